@@ -147,8 +147,8 @@ func (c *Client) State() State { return State(c.keeper.State()) }
 // Servers returns the addresses given to Dial.
 func (c *Client) Servers() []string { return c.keeper.Servers() }
 
-// steadily runs f in a confirmed session. It runs f again after lost replies and lost sessions, so f must be
-// safe to repeat. Its errors name path.
+// steadily() runs f in a confirmed session. It runs f again after lost replies and lost sessions, so f must
+// be safe to repeat. Its errors name path.
 func (c *Client) steadily(ctx context.Context, path string, f func(*session.Epoch) error) error {
 	if err := checkPath(path); err != nil {
 		return hold.ErrorAt(path, err)

@@ -24,7 +24,7 @@ import (
 )
 
 // server is the ensemble that most tests share. Each test uses a directory of its own. The ensemble has three
-// servers in long runs (see rounds), and otherwise one.
+// servers in long runs (see rounds()), and otherwise one.
 var server = cluster.Shared{Options: func() cluster.Options { return launchOptions(rounds(3, 1)) }}
 
 // kind is the server the tests run against: zlockd unless ZLOCKD_CLIENT_TARGET says zookeeper.
@@ -58,7 +58,7 @@ func addr(t testing.TB) string {
 	return server.Addr(t)
 }
 
-// several are the addresses of all servers of the shared ensemble.
+// several() are the addresses of all servers of the shared ensemble.
 func several(t testing.TB) string {
 	t.Helper()
 	return server.Ensemble(t).Addrs()
@@ -190,7 +190,7 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// names lists a directory. A directory that does not exist counts as empty.
+// names() lists a directory. A directory that does not exist counts as empty.
 func names(t testing.TB, o *zk.Conn, dir string) []string {
 	t.Helper()
 	var l []string
@@ -232,13 +232,13 @@ func shared(t testing.TB) {
 	leakCheck(t)
 }
 
-// eventually waits for a condition.
+// eventually() waits for a condition.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	must.Await(t, what, patience, f)
 }
 
-// soon waits for a channel.
+// soon() waits for a channel.
 func soon[T any](t testing.TB, what string, ch <-chan T) T {
 	t.Helper()
 	select {
@@ -294,7 +294,7 @@ func (g granting) wait(t testing.TB) *Lease {
 	panic("unreachable")
 }
 
-// fails waits for the error.
+// fails() waits for the error.
 func (g granting) fails(t testing.TB) error {
 	t.Helper()
 	select {

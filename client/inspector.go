@@ -24,8 +24,8 @@ type Inspector struct {
 // Inspector returns the calls for operators.
 func (c *Client) Inspector() *Inspector { return &Inspector{c: c} }
 
-// Passing returns an Inspector whose Walk and WaitGraph call passed for each directory that they skip because
-// the client may not read it.
+// Passing returns an Inspector whose Walk and WaitGraph call passed() for each directory that they skip
+// because the client may not read it.
 func (i *Inspector) Passing(passed func(path string)) *Inspector { return &Inspector{i.c, passed} }
 
 // Inspect reads the holders and the waiters of a lock. It recognises the layout. A path that does

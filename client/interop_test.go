@@ -151,7 +151,7 @@ func kazoo(t *testing.T) []string {
 	return []string{"/usr/bin/python3", "testdata/interop/peer.py"}
 }
 
-// together lets a foreign process and two clients of this package contend for one path.
+// together() lets a foreign process and two clients of this package contend for one path.
 func together(t *testing.T, peer []string, kind string,
 	ours func(c *Client, d string) func(ctx context.Context) (mode string, l *Lease, err error)) {
 	d, o := dir(t), observer(t)

@@ -85,8 +85,8 @@ func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
 	}
 }
 
-// A reader of a lock with a policy has no node until it holds. A lock of another kind that comes between the
-// reader's look and its grant must not be granted together with it.
+// A reader of a lock with a policy has no node until it holds. A lock of another kind, requested between the
+// reader's look and the reader's grant, must not be held together with the reader's lock.
 func TestReaderOfAPolicySeesWhoCameWhileItWasNotToBeSeen(t *testing.T) {
 	t.Parallel()
 	shared(t)

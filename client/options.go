@@ -50,12 +50,13 @@ func clientOptions(opts []Option) (options, error) {
 	o := *none.with(opts)
 	o.ofSession = false
 	if o.Timeout <= 0 || o.Margin < 0 {
-		return o, fmt.Errorf("%w: the session timeout must be positive, and the margin must not be negative", ErrInvalid)
+		return o, fmt.Errorf("%w: the session timeout must be positive, and the margin must not be negative",
+			ErrInvalid)
 	}
 	return o, nil
 }
 
-// with returns a copy of the options, changed by more options.
+// with() returns a copy of the options, changed by more options.
 func (o *options) with(opts []Option) *options {
 	if len(opts) == 0 {
 		return o
@@ -181,7 +182,7 @@ func (o *options) check(path string) error {
 	case o.Wait < 0 || o.MaxHold < 0 || o.LockDelay < 0 || o.RevokeGrace < 0 || o.MaxWriterWait < 0:
 		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
 	case o.ofSession:
-		return fmt.Errorf("%w: give an option of the session to Dial, not to a lock", ErrInvalid)
+		return fmt.Errorf("%w: this is a session option: pass it to Dial, not to a lock", ErrInvalid)
 	}
 	return nil
 }

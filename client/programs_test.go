@@ -34,7 +34,7 @@ func Example_nightlyJob() {
 	// Output: job: <nil> unlock: <nil>
 }
 
-// A leader works until it is asked to give way, and hands over.
+// A leader works until another candidate asks it to give way. Then it gives up leadership.
 func Example_leaderWithHandOver() {
 	ctx := context.Background()
 	a, b := dial(), dial()

@@ -253,7 +253,7 @@ func TestTryAcquireDoesNotMeetOnesOwnHead(t *testing.T) {
 	}
 }
 
-// Do of every recipe runs its function under the lock and gives the lock back.
+// The method Do of every recipe runs its function under the lock and gives the lock back.
 func TestDoOfEachRecipe(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -65,7 +65,7 @@ func (r *referee) start(client int) int {
 	return r.forced[client]
 }
 
-// holds reports whether the claim stands at this moment. r.mu is held.
+// holds() reports whether the claim stands at this moment. r.mu is held.
 func (c *claim) holds() bool { return !c.forced && c.lease.Valid() }
 
 // sharesHold reports whether both leases are of one hold, because one is nested in the other.
@@ -82,7 +82,7 @@ func (r *referee) enough(grants int) bool {
 	return r.grants >= grants
 }
 
-// granted judges a grant. For a set, it judges the grant of each lock.
+// granted() judges a grant. For a set, it judges the grant of each lock.
 func (r *referee) granted(c *claim, before int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,7 +192,7 @@ func (r *referee) released(c *claim) {
 	}
 }
 
-// hears counts the grants of one client and their ends. It fails the test if an end is reported before its
+// hears() counts the grants of one client and their ends. It fails the test if an end is reported before its
 // grant.
 func (r *referee) hears() client.Option {
 	held := map[string]int{} // by path; no lock is needed, because a client reports its events one after another
@@ -220,8 +220,8 @@ func (r *referee) becomes(c *claim, mode fence.Mode) {
 	}
 }
 
-// remove lets del remove a node by force. If another contender holds the lock exclusively at that time, the
-// node was a waiter's, and can never hold.
+// remove() lets del() remove a node by force. If another contender holds the lock exclusively at that time,
+// the node was a waiter's, and can never hold.
 func (r *referee) remove(path, node string, del func() error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

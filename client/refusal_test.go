@@ -21,7 +21,7 @@ import (
 type refusable struct {
 	prepare func(t *testing.T, c, rival *Client, d string) func(ctx context.Context) error
 	leased  bool  // the call is about a lease, which may be lost during the call
-	again   []int // the numbers of the answers that the client does not need: it asks again if they are refused
+	again   []int // numbers of answers that the client does not need; if they are refused, it asks again
 }
 
 // taking is a call that takes a lock.
@@ -31,7 +31,7 @@ func taking(lock func(c *Client, d string) taker, opts ...Option) refusable {
 	}}
 }
 
-// waiting is a call that waits for a lock that another client holds for a while.
+// waiting() is a call that waits for a lock that another client holds for a while.
 func waiting(lock func(c *Client, d string) taker, again []int, opts ...Option) refusable {
 	return refusable{prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
 		l := must.Get(lock(rival, d)(testCtx(t)))(t)
@@ -66,7 +66,7 @@ func (r refusable) asks(again ...int) refusable {
 	return r
 }
 
-// quietly takes a lock whose nodes the client does not look at later.
+// quietly() takes a lock whose nodes the client does not look at later.
 func quietly(t *testing.T, lock taker, opts ...Option) *Lease {
 	t.Helper()
 	for {
@@ -78,7 +78,7 @@ func quietly(t *testing.T, lock taker, opts ...Option) *Lease {
 	}
 }
 
-// having is a call about a lease.
+// having() is a call about a lease.
 func having(
 	lock func(c *Client, d string) taker, call func(ctx context.Context, c *Client, l *Lease) error,
 ) refusable {

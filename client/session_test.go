@@ -162,7 +162,7 @@ func noReply(t *testing.T) bool {
 	must.That(t, !l.Valid(), "valid after its end")
 	g := granted.Load()
 	must.That(t, g == 0 || g >= ended.UnixNano(), "granted to another before the holder was told")
-	expire(t, p) // before the server would end the session by itself
+	expire(t, p) // before the server itself would end the session
 	wg.Wait()
 	must.That(t, granted.Load() != 0, "the lock was never given on")
 	p.Blackhole(false)

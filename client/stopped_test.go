@@ -126,8 +126,8 @@ func spawn(t *testing.T, servers, path string) *process {
 	return p
 }
 
-// says waits for the child's next line, which must begin with word. If the child lost its lock before it was
-// stopped, the test begins again.
+// says() waits for the child's next line, which must begin with word. If the child lost its lock before it
+// was stopped, the test begins again.
 func (p *process) says(t *testing.T, word string) []string {
 	t.Helper()
 	l := soon(t, "the child to say "+word, p.lines)

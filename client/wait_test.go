@@ -31,7 +31,7 @@ func rounds(long, short int) int {
 	return short
 }
 
-// under counts requests about paths below d.
+// under() counts requests about paths below d.
 func under(p *faultproxy.Proxy, d string, op int32) int {
 	return p.Count(func(f faultproxy.Frame) bool {
 		return f.Kind == faultproxy.Request && f.Under(d) && (op == 0 || f.Op == op)

@@ -62,7 +62,7 @@ func TestPython(t *testing.T) {
 // job is a job of a CI system: commands with one environment.
 type job struct {
 	t   *testing.T
-	dir string // its working directory
+	dir string // working directory of the job
 	env []string
 }
 

@@ -43,7 +43,7 @@ func BeginFrame(b []byte) (frame []byte, at int) {
 	return append(b, 0, 0, 0, 0), len(b)
 }
 
-// EndFrame writes the length of all bytes that were appended since BeginFrame returned at.
+// EndFrame writes the length of all bytes that were appended since BeginFrame returned `at`.
 func EndFrame(b []byte, at int) {
 	binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
 }

@@ -66,7 +66,7 @@ func (a *addresses) of(id uint32) string {
 	return a.n.o.Peers[id]
 }
 
-// instead returns the address at which to call a server. addr is its address in the log.
+// instead() returns the address at which to call a server. addr is its address in the log.
 func (a *addresses) instead(id uint32, addr string) string {
 	a.mu.Lock()
 	m, ok := a.moved[id]
@@ -80,7 +80,7 @@ func (a *addresses) instead(id uint32, addr string) string {
 	return m.to
 }
 
-// heard stores the address that a member gives as its own.
+// heard() stores the address that a member gives as its own.
 func (a *addresses) heard(g *peer.Greeting) {
 	if g.At == "" || g.From == a.n.id || !a.n.up.Load() || a.n.incarnationOf(g.From) != g.Incarnation {
 		return

@@ -248,8 +248,8 @@ func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 	expect.Equal(t, len(c.nodes[c.mustLead()].raft.Servers()), 3, "members afterwards")
 }
 
-// The steps of reconfig work: a member loses its vote and gets it back, a server that may be down gets a
-// vote at once, and a leader hands over before it loses its vote.
+// The steps of reconfig work: a member loses its vote and gets it back, a server that may be down gets a vote
+// at once, and a leader gives leadership to another server before it loses its vote.
 func TestVotesAreTakenAndGiven(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)

@@ -312,8 +312,8 @@ func TestServerAddedAgainIsNotTakenForARemovedOne(t *testing.T) {
 	must.That(t, !c.nodes[gone].Status().Removed, "it takes itself for removed")
 }
 
-// change asks server by to remove a server, or to add it again. An error does not count if the members are as
-// wanted: the leader may have changed on the way.
+// change asks the server `by` to remove a server, or to add it again. An error does not count if the members
+// are as wanted: the leader may have changed on the way.
 func (c *trio) change(by int, op change.Op, id uint32) {
 	c.t.Helper()
 	eventually(c.t, string(op), func() bool {

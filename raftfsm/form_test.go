@@ -101,10 +101,10 @@ func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
 		refused            string // a part of the error; empty: the server accepts it
 	}{
 		{0, time.Millisecond, ""}, {time.Second, 2 * time.Second, ""}, {2 * time.Second, 0, ""},
-		{2*time.Second + 1, 0, "--heartbeat-timeout 2s at most"}, {5 * time.Second, 6 * time.Second,
+		{2*time.Second + 1, 0, "--heartbeat-timeout 2s or less"}, {5 * time.Second, 6 * time.Second,
 			"--min-session-timeout 7s"},
 		{5 * time.Second, 7 * time.Second, ""}, {1100 * time.Millisecond, 3 * time.Second,
-			"--heartbeat-timeout 1s at most"},
+			"--heartbeat-timeout 1s or less"},
 	} {
 		_, err := (Options{HeartbeatTimeout: c.heartbeat, MinSessionTimeout: c.session}).withDefaults()
 		if expect.Equal(t, err != nil, c.refused != "",

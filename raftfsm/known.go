@@ -50,7 +50,7 @@ func (n *Node) status() peer.Status {
 	return st
 }
 
-// shown returns the log position that this server has reported to others, and the index of its last log
+// shown() returns the log position that this server has reported to others, and the index of its last log
 // entry.
 func (n *Node) shown() (now peer.Shown, end uint64) {
 	id := n.disk.Identity()
@@ -102,7 +102,7 @@ func (n *Node) confirm(g *peer.Greeting) error {
 	return err
 }
 
-// gone reports whether the other servers removed this server while it was away. This server's own log does
+// gone() reports whether the other servers removed this server while it was away. This server's own log does
 // not show that.
 func (n *Node) gone() bool {
 	at := n.removed.Load()

@@ -30,7 +30,7 @@ func (w *leaderWatch) broken() {
 	}
 }
 
-// held notes that this server has a connection to the leader id.
+// held() notes that this server has a connection to the leader id.
 func (w *leaderWatch) held(id uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

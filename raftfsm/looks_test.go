@@ -157,8 +157,8 @@ func TestMembersThatCannotBe(t *testing.T) {
 		want string
 		code status.Code
 	}{
-		{try("add", 0, "127.0.0.1:9"), "server id 0 is not in 1..", ""},
-		{try("add", state.ZeroID+1, "127.0.0.1:9"), "is not in 1..", ""},
+		{try("add", 0, "127.0.0.1:9"), "server id 0 is not a number from 1 to", ""},
+		{try("add", state.ZeroID+1, "127.0.0.1:9"), "is not a number from 1 to", ""},
 		{try("add", 5, nowhere), "server 4 is at " + nowhere, ""},
 		{try("promote", 4, ""), "does not answer at " + nowhere, status.NotReady},
 		{try("lead", 4, ""), "server 4 has no vote", ""},

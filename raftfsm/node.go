@@ -21,9 +21,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/upkeep"
 )
 
-// Node is this process's part in the cluster. Start sets its fields before any of its goroutines runs;
-// fields that change later are atomic or have a lock of their own. Requests of peers may use raft once the
-// field up is set.
+// Node is this process's part in the cluster. Start sets its fields before any of its goroutines runs; fields
+// that change later are atomic or have a lock of their own. Requests of peers may use raft once the field
+// `up` is set.
 type Node struct {
 	o   Options
 	id  uint32

@@ -141,7 +141,7 @@ func (o Options) Check() error {
 	return err
 }
 
-// forgets reports whether the log will never be read again: it does not outlive the process, and no other
+// forgets() reports whether the log will never be read again: it does not outlive the process, and no other
 // server needs it.
 func (o *Options) forgets() bool { return o.DataDir == "" && o.Stores == nil && len(o.Peers) == 0 }
 
@@ -165,8 +165,10 @@ func (o Options) withDefaults() (Options, error) {
 	o.Release = cmp.Or(o.Release, "dev")
 	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, 4*time.Second)
 	if most := max(defaultHeartbeat, o.MinSessionTimeout-servedAlone); o.HeartbeatTimeout > most {
-		fail("a heartbeat timeout of %v is too long for sessions of %v: a server that is cut off "+
-			"serves for this time plus %v. Give --heartbeat-timeout %v at most, or --min-session-timeout %v",
+		fail("a heartbeat timeout of %v is too long for a session timeout of %v: a server that is cut off "+
+			"serves "+
+			"clients for the heartbeat timeout plus %v. Give --heartbeat-timeout %v or less, or "+
+			"--min-session-timeout %v or more",
 			o.HeartbeatTimeout, o.MinSessionTimeout, servedAlone, most, o.HeartbeatTimeout+servedAlone)
 	}
 	o.HeartbeatTimeout = cmp.Or(o.HeartbeatTimeout, defaultHeartbeat)
@@ -254,5 +256,5 @@ type (
 )
 
 func errServerID(id uint32) error {
-	return fmt.Errorf("server id %d is not in 1..%d", id, state.MaxServerID)
+	return fmt.Errorf("server id %d is not a number from 1 to %d", id, state.MaxServerID)
 }

@@ -23,7 +23,7 @@ func TestOptionsThatAServerRefuses(t *testing.T) {
 	}{
 		{"alone", Options{}, ""},
 		{"alone with an id", Options{ID: state.MaxServerID}, ""},
-		{"id too high", Options{ID: state.ZeroID + 1}, "is not in 1.."},
+		{"id too high", Options{ID: state.ZeroID + 1}, "is not a number from 1 to"},
 		{"id that is no peer's", with(of("127.0.0.1:1"), func(o *Options) { o.ID = 3 }), "--peers"},
 		{"loopback", of("127.0.0.1:1"), ""},
 		{"loopback of IPv6", of("[::1]:1"), ""},

@@ -114,7 +114,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	expect.Has(t, c.config(next), "\n"+line+"\n", "what the next leader publishes")
 }
 
-// A server hears of its removal before it is removed, so that its clients can hear of it.
+// A server learns of its removal before it is removed, so that its clients can learn of the removal.
 func TestAServerThatLeavesSeesIt(t *testing.T) {
 	t.Parallel()
 	// The test counts changes, and a change of the leader would add some.

@@ -44,7 +44,7 @@ func backupOf(t testing.TB, n *Node) []byte {
 	return out.Bytes()
 }
 
-// during is a reader that calls a function when it has read most of a backup.
+// The type during is a reader that calls a function when it has read most of a backup.
 type during struct {
 	r    io.Reader
 	left int

@@ -48,8 +48,8 @@ func (a *asker) remove(path string) jute.ErrCode {
 	return a.do(jute.OpDelete, jute.AppendInt(jute.AppendString(nil, path), -1))
 }
 
-// When a disk runs low, the leader makes all servers refuse requests that grow the state, and no others. With
-// room again, they accept them.
+// When a disk has little free space, the leader makes all servers refuse requests that grow the state, and no
+// others. With room again, they accept them.
 func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 	t.Parallel()
 	var free atomic.Int64
@@ -153,7 +153,7 @@ func TestL19ACLsAreBounded(t *testing.T) {
 	expect.Equal(t, acl("/y", 400), jute.OK, "a long ACL")
 }
 
-// The leader refuses requests that grow the state if the disk of any server is low.
+// The leader refuses requests that grow the state if the disk of any server has little free space.
 func TestL20LowDiskOfAFollower(t *testing.T) {
 	t.Parallel()
 	var free [4]atomic.Int64

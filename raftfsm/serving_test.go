@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// ended returns a server whose raft has ended. It knows no leader, and its state changes only by the test's
+// ended() returns a server whose raft has ended. It knows no leader, and its state changes only by the test's
 // entries.
 func ended(t *testing.T, o Options) *Node {
 	t.Helper()

@@ -32,7 +32,7 @@ func TestTicketsNeedEveryServer(t *testing.T) {
 	defer cancel()
 	err := c.nodes[asks].AllowTickets(ctx)
 	must.Fails(t, err, "one server is down")
-	expect.Has(t, err.Error(), "all must be up for the first ticket")
+	expect.Has(t, err.Error(), "all servers must be up for the first ticket")
 	c.start(away)
 	eventually(t, "all are up", func() bool { return c.nodes[asks].AllowTickets(ctx) == nil })
 	expect.That(t, c.nodes[asks].fsm.HasTickets(), "it returns before this server knows")

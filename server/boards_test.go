@@ -84,7 +84,7 @@ func handOff(t *testing.T, i *Instance) {
 	closeSecond()
 }
 
-// holds takes a lock and keeps it until the test ends.
+// holds() takes a lock and keeps it until the test ends.
 func holds(t *testing.T, i *Instance) {
 	t.Helper()
 	c := must.Get(client.Dial(t.Context(), i.ClientAddr()))(t)

@@ -43,7 +43,7 @@ func (i *Instance) certificates() (list []certificate) {
 	return list
 }
 
-// shown returns the certificates that a server with this configuration shows to an ordinary client.
+// shown() returns the certificates that a server with this configuration shows to an ordinary client.
 func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	if cfg == nil {
 		return nil
@@ -79,7 +79,7 @@ const (
 	certificateBad  = 3 * 24 * time.Hour
 )
 
-// word describes the problem that the certificate has at the time now, or returns "". bad says that clients
+// word describes the problem that the certificate has at the time `now`, or returns "". bad says that clients
 // and peers that check certificates refuse this one, now or within days.
 func (c *certificate) word(now time.Time) (text string, bad bool) {
 	if c.Certificate == nil {
@@ -92,7 +92,8 @@ func (c *certificate) word(now time.Time) (text string, bad bool) {
 			"trusts the certificate after that: renew the authority, and give its new certificate to all "+
 			"servers", c.use, c.until.UTC().Format(time.DateTime)), left < certificateBad
 	case now.Before(c.NotBefore):
-		return fmt.Sprintf("the certificate for %s is not valid yet: it is from %s to %s (UTC); look at the clock",
+		return fmt.Sprintf("the certificate for %s is not valid yet: it is valid from %s to %s (UTC); look "+
+			"at the clock",
 			c.use, from, to), true
 	case now.After(c.NotAfter):
 		return fmt.Sprintf("the certificate for %s has ended: it was valid from %s to %s (UTC); renew it", c.use,

@@ -26,7 +26,7 @@ func (u unformed) View(f func(*state.State)) { f(u.state) }
 func (unformed) Zxid() int64 { return 0 }
 
 // readMeanwhile lets clients with read-only sessions read an empty tree while this server waits for the other
-// servers of its cluster. The result end ends these sessions.
+// servers of its cluster. The result is a function that ends these sessions.
 func (i *Instance) readMeanwhile() (end func()) {
 	if !i.o.ReadOnlyMode || len(i.o.Peers) < 2 {
 		return func() {}

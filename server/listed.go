@@ -40,7 +40,7 @@ func (i *Instance) listWatches(s *report.Status, need report.Need) {
 	s.WatchList = list.list()
 }
 
-// sorted returns a list of paths by session. Sessions and paths are sorted, without duplicates.
+// sorted() returns a list of paths by session. Sessions and paths are sorted, without duplicates.
 func sorted(by map[int64][]string) []report.SessionPaths {
 	list := make([]report.SessionPaths, 0, len(by))
 	for id, paths := range by {
@@ -51,8 +51,8 @@ func sorted(by map[int64][]string) []report.SessionPaths {
 	return list
 }
 
-// names collects the paths of a list by session. If the reader of the list may not see a path, names counts
-// the path without storing it.
+// names collects the paths of a list by session. If the reader of the list may not see a path, the list
+// counts the path without storing it.
 type names struct {
 	by     map[int64][]string
 	hidden map[int64]int

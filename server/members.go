@@ -104,7 +104,7 @@ func (i *Instance) reconfigure(r options.ReconfigRequest) (code jute.ErrCode, kn
 	return code, known
 }
 
-// wishCode returns the code with which ZooKeeper would answer an error. known is false if there is no such
+// wishCode returns the code with which ZooKeeper would answer an error. `known` is false if there is no such
 // code; then the client must read the list of members to learn the outcome.
 func wishCode(err error) (code jute.ErrCode, known bool) {
 	switch {

@@ -150,7 +150,7 @@ func TestMetricsMove(t *testing.T) {
 	}
 }
 
-// differ returns the metrics that did not change by the numbers in want, a list of names and numbers.
+// differ returns the metrics that did not change by the numbers in `want`, a list of names and numbers.
 func differ(before, after map[string]float64, want string) (wrong []string) {
 	for item := range strings.SplitSeq(want, ",") {
 		name, number, _ := strings.Cut(strings.TrimSpace(item), " ")

@@ -96,8 +96,7 @@ func init() {
 // mntrName matches what mntr puts before a name.
 var mntrName = regexp.MustCompile(`^zk_((avg|min|max|cnt|sum|p50|p95|p99|p999)_)?(.*)$`)
 
-// Each metric has an event that changes it. Otherwise it stays zero, and the manual lists it among such
-// metrics.
+// Each metric has an event that changes it, unless the manual lists it among the metrics that stay zero.
 func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 	t.Parallel()
 	page := must.Get(os.ReadFile("../docs/reference/metrics.md"))(t)

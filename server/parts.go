@@ -109,7 +109,7 @@ func (i *Instance) follow() func(*observe.Request) {
 	}
 }
 
-// measures returns functions that add the values that raftfsm measures to the admin metrics.
+// measures() returns functions that add raftfsm's measured values to the admin metrics.
 func measures(m *metrics.Set) raftfsm.Measures {
 	return raftfsm.Measures{
 		EntryBytes:        func(v int64) { m.Proposals.Observe(v); m.ProposalCount.Add(1) },

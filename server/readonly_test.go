@@ -258,7 +258,7 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	s = report.Status{Now: first.Leaf.NotBefore.Add(-time.Minute)}
 	i.certificateStatus(&s, false)
 	expect.That(t, len(s.Faults) >= 1, "faults when it is too early: %q", s.Faults)
-	expect.Has(t, s.Faults[0], "the certificate for clients is not valid yet: it is from ",
+	expect.Has(t, s.Faults[0], "the certificate for clients is not valid yet: it is valid from ",
 		"faults when it is too early: faults")
 	// The peers' certificate is renewed, and then the file breaks.
 	_, newCert, newKey := until(t, time.Now().Add(200*day))
@@ -275,7 +275,7 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	})
 }
 
-// await waits until ok returns true, for at most a minute.
+// await waits until ok() returns true, for at most a minute.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {

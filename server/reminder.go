@@ -26,7 +26,7 @@ func (i *Instance) remind() {
 	}
 }
 
-// lookForEnds returns the holds that end soon, and logs each of them once. told has the holds that are
+// lookForEnds returns the holds that end soon, and logs each of them once. `told` has the holds that are
 // already logged.
 func (i *Instance) lookForEnds(told map[int64]bool) map[int64]bool {
 	now := map[int64]bool{}

@@ -148,7 +148,7 @@ func (i *Instance) accept() {
 	}
 }
 
-// served handles the failure of a port. It ends the server, so that a supervisor notices, because a server
+// served() handles the failure of a port. It ends the server, so that a supervisor notices, because a server
 // without its ports is useless.
 func (i *Instance) served(what string, err error) {
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {

@@ -22,9 +22,9 @@ const minEncoded = 8 + jute.PasswordSize + 4 + 4 + 4 + 4 + 8
 
 // Errors of Load.
 var (
-	errCount   = errors.New("session: count of sessions exceeds the input")
+	errCount   = errors.New("session: the number of sessions is too large for the data")
 	errOrder   = errors.New("session: the ids of a snapshot are not in ascending order")
-	errSession = errors.New("session: impossible timeout, generation or address")
+	errSession = errors.New("session: a timeout, generation or address is impossible")
 )
 
 // Held is the content that a table had at the call of Hold. It can be read while the table changes.

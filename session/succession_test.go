@@ -17,7 +17,7 @@ func TestTableSucceedsAnother(t *testing.T) {
 	old.All(func(s Session) { ids = append(ids, s.ID) })
 	old.Attach(ids[0], password(0), 1000, 1, "old")
 	old.Attach(ids[0], password(0), 1000, 1, "old")
-	for i, gen := range []uint32{1, 8, 2} { // the first two sessions of old, and a session that old never had
+	for i, gen := range []uint32{1, 8, 2} { // the first two sessions of `old`, and a session that `old` never had
 		s := Session{ID: ids[i], Gen: gen, Timeout: 5, Owner: 2, Addr: "now"}
 		if i == 2 {
 			s.ID = 99

@@ -15,7 +15,7 @@ type Session struct {
 	Gen      uint32  // attach generation: 1 when the session is created, and one more for each attach
 	Owner    uint32  // id of the server with the newest connection
 	Addr     string  // the client's address on that connection
-	Created  int64   // when it was created: ms since 1970 by the leader's clock
+	Created  int64   // when the session was created: ms since 1970 by the leader's clock
 	Ticket   *Ticket // nil: the session belongs to a client, and is not a ticket
 }
 
@@ -215,7 +215,7 @@ func (l *idList) shrink() {
 	*l = kept
 }
 
-// own counts a session for its server and its address.
+// own() counts a session for its server and its address.
 func (t *Table) own(s *Session) {
 	t.owned[s.Owner]++
 	t.byAddr[s.Addr]++

@@ -5,12 +5,12 @@ type TicketEnd uint8
 
 // The reasons why tickets end.
 const (
-	TicketGiven   TicketEnd = 1 + iota // its caller ended it
-	TicketExpired                      // its timeout passed
-	TicketRevoked                      // it was revoked: it had been asked to leave the queue
+	TicketGiven   TicketEnd = 1 + iota // the caller ended the ticket
+	TicketExpired                      // the ticket's timeout passed
+	TicketRevoked                      // the ticket was revoked: it had been asked to leave the queue
 	TicketRemoved                      // an operator or another client removed its contender
 	TicketEnded                        // an operator or a restore ended its session
-	TicketTried                        // it only tried and got nothing; the table does not remember it
+	TicketTried                        // the ticket only tried and got nothing; the table does not remember it
 )
 
 // EndedTicket is what the table remembers of an ended ticket.
@@ -19,7 +19,7 @@ type EndedTicket struct {
 	Identity string
 	Path     string
 	Why      TicketEnd
-	At       int64 // when it ended, in ms since 1970
+	At       int64 // when the ticket ended, in ms since 1970
 }
 
 // How many ended tickets the table remembers, and for how long.

@@ -14,9 +14,9 @@ type Ticket struct {
 	Hash     Hash   // hash of its secret
 	Identity string // the identity that opened it
 	Path     string // path of its lock
-	Mode     byte   // its mode, numbered by package server/tickets
-	Permits  int32  // how many permits of a semaphore; 0: it is not for a semaphore
-	Until    int64  // when it ends even if it is renewed, in ms since 1970; 0: it has no such time
+	Mode     byte   // mode of the ticket, numbered by package server/tickets
+	Permits  int32  // how many permits of a semaphore; 0: the ticket is not for a semaphore
+	Until    int64  // when the ticket ends even if it is renewed, in ms since 1970; 0: no such time
 }
 
 // Hash is the hash of a ticket's secret.

@@ -5,7 +5,7 @@
 //   - wire: a client for the protocol's bytes; faultproxy: a proxy that loses, delays and answers frames
 //   - cluster: servers as processes, zlockd's and ZooKeeper's; zlocktest: a server inside a test, for users
 //   - sim: a network and a disk in memory; its tests run whole clusters on them
-//   - history: judges by what clients saw; oracle: zlockd beside a ZooKeeper; golden: recorded exchanges
+//   - history: judges runs by what clients saw; oracle: zlockd beside a ZooKeeper; golden: recorded exchanges
 //   - proc: processes under faults; stock: other libraries, tools and applications; abuse: hostile clients
 //   - mutants: planted bugs, and the tests that notice them; bench: figures
 package test

@@ -43,8 +43,8 @@ func TestCommentsLinkToWhatThereIs(t *testing.T) {
 	}
 }
 
-// declared adds the names that a declaration declares: types, and methods and fields with their type before
-// them.
+// declared adds the names that a declaration declares. Before the name of a method or a field it puts the
+// name of the type.
 func declared(d ast.Decl, known map[string]bool) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

@@ -93,7 +93,7 @@ func TestPodsOfKubernetes(t *testing.T) {
 	}
 }
 
-// served starts a server with the certificate of the first pod, and returns its address and authority.
+// served() starts a server with the certificate of the first pod, and returns its address and authority.
 func served(t *testing.T) (addr, ca string) {
 	t.Helper()
 	dir, flags := kubernetes(t, "zlockd-0", "3")

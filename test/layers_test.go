@@ -201,7 +201,7 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 			continue
 		}
 		seen[pkg] = true
-		for _, ours := range may { // files for other systems may import packages that linux does not need
+		for _, ours := range may { // files for other systems may import other packages
 			expect.That(t, runtime.GOOS != "linux" || slices.Contains(strings.Split(imports, ","), module+ours),
 				"%s may import %s, and does not: take the leave away", pkg, ours)
 		}

@@ -31,7 +31,7 @@ func documents(t *testing.T, file string) (all []map[string]any, text string) {
 	}
 }
 
-// at returns the value at a path of keys.
+// at() returns the value at a path of keys.
 func at(doc any, keys ...string) any {
 	for _, k := range keys {
 		m, _ := doc.(map[string]any)
@@ -40,7 +40,7 @@ func at(doc any, keys ...string) any {
 	return doc
 }
 
-// The manifests below deploy use only flags that zlockd has, their names, labels and images fit together, and
+// The manifests below deploy use only flags that zlockd has. Their names, labels and images fit together, and
 // their cluster can form.
 func TestManifests(t *testing.T) {
 	help := must.Get(exec.Command("go", "run", "../cmd/zlockd", "--help").Output())(t)

@@ -149,8 +149,8 @@ func detectorBroke(text string) bool {
 			strings.Contains(text, "SIGSEGV: segmentation violation\nPC="))
 }
 
-// report prints the events that it reads from in, for total packages. It returns how many packages
-// failed, and in which the race detector itself crashed.
+// report prints the events that it reads from `in`, for total packages. It returns how many packages failed,
+// and in which the race detector itself crashed.
 func report(w io.Writer, in io.Reader, total int) (failed int, crashed []string) {
 	said := map[string][]string{} // output of each package or build
 	ended := 0

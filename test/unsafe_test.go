@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// sharing names, for each file in which strings and bytes share memory, a test that overwrites the
-// shared bytes, in its folder or above.
+// sharing names a test for each file in which strings and bytes share memory. The test overwrites the
+// shared bytes; it is in the folder of the file or above.
 var sharing = map[string]string{
 	"jute/decode.go":              "TestStringsShareTheirInputUntilItIsHandled",
 	"tree/acl/set.go":             "TestSetsShareNothingWithTheirInputs",

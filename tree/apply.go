@@ -157,7 +157,7 @@ func (t *Tree) check(c *Change, r *jute.PathVersion) jute.ErrCode {
 	return code
 }
 
-// writable finds the node of a request that has the node's full path and needs perm on the node. It answers
+// writable() finds the node of a request that has the node's full path and needs perm on the node. It answers
 // BADARGUMENTS, NONODE or NOAUTH.
 func (t *Tree) writable(c *Change, r *jute.PathVersion, perm int32) (*nodes.Node, jute.ErrCode) {
 	n, code := t.named(c, r)
@@ -167,8 +167,8 @@ func (t *Tree) writable(c *Change, r *jute.PathVersion, perm int32) (*nodes.Node
 	return n, code
 }
 
-// named finds the node of a request that has the node's full path. It answers BADARGUMENTS or NONODE. If the
-// node exists, its path need not be checked character by character.
+// named() finds the node of a request that has the node's full path. It answers BADARGUMENTS or NONODE. If
+// the node exists, its path need not be checked character by character.
 func (t *Tree) named(c *Change, r *jute.PathVersion) (*nodes.Node, jute.ErrCode) {
 	if !c.spend(bounds.OpSteps+bounds.PathSteps(r.Path)) || r.NoPath || r.Path == "" ||
 		!bounds.ShortPath(r.Path) {

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// filled returns a tree of n nodes of 100 bytes in directories of 1000, with paths of 23 bytes, and the next
-// zxid.
+// filled() returns a tree of n nodes of 100 bytes in directories of 1000, with paths of 23 bytes, and the
+// next zxid.
 func filled(tb testing.TB, n int) (*tree.Tree, int64) {
 	tr := tree.New()
 	c := &tree.Change{Zxid: 1, Session: 1}
@@ -156,7 +156,7 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	buf := make([]byte, 0, 64<<10)
 	for name, f := range benchReads {
 		if name == "getEphemerals" {
-			continue // it allocates because it sorts the list: clients print the list in this order
+			continue // this request allocates because it sorts the list: clients print the list in this order
 		}
 		for _, p := range []string{benchPath(4321), "/dir0000000/guarded"} {
 			n := testing.AllocsPerRun(100, func() { f(tr, buf, p) })

@@ -49,7 +49,7 @@ func (t *Tree) Verify() error {
 	count, size, owned, reapable, texts := 0, int64(0), 0, 0, 0
 	refs := map[*acl.Set]int{}
 	quotas := map[string]bool{}
-	var visit func(n *nodes.Node) (int, int64) // it may recurse: trees of tests are shallow
+	var visit func(n *nodes.Node) (int, int64) // the function may recurse: trees of tests are shallow
 	visit = func(n *nodes.Node) (below int, bytes int64) {
 		path := nodes.PathOf(n)
 		count++
@@ -170,7 +170,7 @@ const MaxChunk = maxChunk
 // write.
 func (s *Snapshot) Marked() (marked, gone int) {
 	var visit func(n *nodes.Node)
-	visit = func(n *nodes.Node) { // it may recurse: trees of tests are shallow
+	visit = func(n *nodes.Node) { // the function may recurse: trees of tests are shallow
 		if n.Mark == s.mark {
 			marked++
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// program encodes operations for FuzzTree: a byte each for operation and session, two for the length, and the
-// body.
+// program encodes operations for FuzzTree: one byte for the operation, one for the session, two for the
+// length of the body, and the body.
 func program(g *Gen, n int) (b []byte) {
 	for range n {
 		op, body := g.Op()

@@ -20,7 +20,7 @@ func (t *Tree) divides(parent *nodes.Node, name string) bool {
 	return t.living(parent, own.Blind()) || permits != nil && t.living(permits, recipe.Permits)
 }
 
-// living reports whether a directory has contenders of one of the kins.
+// living() reports whether a directory has contenders of one of the kins.
 func (t *Tree) living(n *nodes.Node, of recipe.KinSet) bool {
 	for k, count := range t.kinsOf(n) {
 		if count > 0 && of.Has(recipe.Kin(k)) {

@@ -68,9 +68,9 @@ func (l *Loader) counter(path string, cv int32) int32 {
 	return cv
 }
 
-// NewReader returns a Loader that builds no tree: it calls the function each for every node, in the order of
-// the stream, and Done takes the place of Finish. The Info lacks the number of children and the cversion,
-// which follow from other nodes.
+// NewReader returns a Loader that builds no tree: it calls each() for every node, in the order of the stream,
+// and Done takes the place of Finish. The Info lacks the number of children and the cversion, which follow
+// from other nodes.
 func NewReader(each func(path string, i *nodes.Info) error) *Loader {
 	return &Loader{tree: newTree(), each: each}
 }
@@ -113,7 +113,7 @@ func (l *Loader) record(d *jute.Decoder) error {
 	case recEnd:
 		l.end = true
 		if n := d.Long(); d.Err() == nil && n != l.nodes {
-			return fmt.Errorf("it ends with %d nodes, the header says %d", n, l.nodes)
+			return fmt.Errorf("it ends with %d nodes, but the header says %d", n, l.nodes)
 		}
 		return d.Err()
 	}
@@ -151,7 +151,7 @@ func (l *Loader) acl(d *jute.Decoder) error {
 	known := l.tree.acls.Len()
 	a := l.tree.acls.Intern(list)
 	if l.tree.acls.Len() == known {
-		return errors.New("the same ACL twice")
+		return errors.New("an ACL occurs twice")
 	}
 	l.acls = append(l.acls, a)
 	return nil
@@ -243,7 +243,7 @@ func (l *Loader) Finish() (*Tree, error) {
 	case !l.end:
 		return nil, errors.New("snapshot: it has no end")
 	case int64(t.count) != l.nodes:
-		return nil, fmt.Errorf("snapshot: %d nodes, the header says %d", t.count, l.nodes)
+		return nil, fmt.Errorf("snapshot: it has %d nodes, but the header says %d", t.count, l.nodes)
 	}
 	if err := t.complete(); err != nil {
 		return nil, err
@@ -292,7 +292,7 @@ func (t *Tree) place(parent *nodes.Node, path string, s nodes.State) error {
 	case parent == nil:
 		return errors.New("no parent")
 	case t.Below(parent, name) != nil:
-		return errors.New("the same path twice")
+		return errors.New("a path occurs twice")
 	}
 	t.link(&nodes.Node{State: s, Name: strings.Clone(name), Parent: parent}, -1)
 	return nil

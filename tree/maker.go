@@ -71,7 +71,7 @@ func (m *Maker) Set(path string, i *nodes.Info) error {
 	return nil
 }
 
-// Remove removes a node and all nodes below it, and calls gone for each.
+// Remove removes a node and all nodes below it, and calls gone() for each.
 func (m *Maker) Remove(path string, gone func(path string, i *nodes.Info)) {
 	if n := m.At(path); n != nil && n.Parent != nil {
 		m.remove(n, gone)

@@ -175,7 +175,7 @@ func (r *run) reap(a, b, m *tree.Change) bool {
 	return x
 }
 
-// read compares all reads of a random path.
+// read() compares all reads of a random path.
 func (r *run) read() {
 	p, ids := r.g.Path(), r.g.Identities()
 	n, ok := r.model.Nodes[modelPath(p)]

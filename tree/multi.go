@@ -10,7 +10,7 @@ import (
 type multiOp struct {
 	op     jute.OpCode
 	create jute.CreateRequest
-	set    jute.SetDataRequest // its PathVersion also serves delete and check
+	set    jute.SetDataRequest // PathVersion also serves delete and check
 }
 
 // next() reads the next operation of a multi into o and reports whether there is one.

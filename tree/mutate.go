@@ -47,7 +47,7 @@ func (c *Change) fixACL(list []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode)
 	return fixed, code
 }
 
-// allowed reports whether the client has one of the permissions in perm on n.
+// allowed() reports whether the client has one of the permissions in perm on n.
 func (c *Change) allowed(n *nodes.Node, perm int32) bool {
 	if !c.asked.Recalls(n.ACL) {
 		c.spend(1 + len(c.IDs)/2)

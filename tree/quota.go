@@ -28,7 +28,7 @@ func quotaOf(path string) string {
 	return p
 }
 
-// covering returns the nodes of the quota that counts path: the activated quota of path itself, or of the
+// covering() returns the nodes of the quota that counts path: the activated quota of path itself, or of the
 // deepest node above path that has one. Without such a quota both are nil.
 func (t *Tree) covering(c *Change, path string) (limits, stats *nodes.Node) {
 	if t.quotas == 0 || path == "" {
@@ -135,7 +135,7 @@ func readQuotaText(text string) quotaText {
 	return quotaText{values[0], values[1], values[2], values[3]}
 }
 
-// counting records the counts that a multi is about to change.
+// counting() records the counts that a multi is about to change.
 func (u *undoLog) counting(t *Tree, n *nodes.Node) {
 	if u == nil {
 		return

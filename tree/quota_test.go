@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// Of two fields with the same name, the first counts, even if its value is not a number.
+// Of two fields with the same name, the first counts, even if the value of the first is not a number.
 func TestTextOfAQuotaIsRead(t *testing.T) {
 	none := quotaText{-1, -1, -1, -1}
 	for text, want := range map[string]quotaText{

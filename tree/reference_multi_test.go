@@ -92,7 +92,7 @@ func (m *Model) step(d *jute.Decoder, op jute.OpCode) step {
 
 func quotaNode(p, name string) string { return "/zookeeper/quota" + p + "/zookeeper_" + name }
 
-// covering returns the deepest path with limits at path or above it.
+// covering() returns the deepest path with limits at path or above it.
 func (m *Model) covering(path string) string {
 	for ; path != "/"; path = parent(path) {
 		if _, ok := m.Nodes[quotaNode(path, "limits")]; ok {

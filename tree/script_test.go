@@ -79,7 +79,7 @@ func (s *script) block(lines []string) string {
 
 var wordRE = regexp.MustCompile(`(?:[^\s"]|"(?:[^"\\]|\\.)*")+`)
 
-// words splits a line at spaces outside of quotes, as Go writes quotes.
+// words() splits a line at spaces outside of quotes, as Go writes quotes.
 func words(line string) []string {
 	list := wordRE.FindAllString(line, -1)
 	for i, w := range list {

@@ -78,7 +78,7 @@ func TestCreateThenSnapshotThenLoad(t *testing.T) {
 	expect.Equal(t, got.Bytes(), tr.Bytes(), "got.Bytes()")
 }
 
-// owned returns a tree in which session 7 owns ephemeral nodes, and their paths in the order of their
+// owned() returns a tree in which session 7 owns ephemeral nodes, and their paths in the order of their
 // creation.
 func owned(t testing.TB, n int) (*tree.Tree, []string) {
 	tr := tree.New()

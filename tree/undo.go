@@ -40,7 +40,7 @@ type undoData struct {
 	null         bool
 }
 
-// writing must be called before the data of n changes.
+// writing() must be called before the data of n changes.
 func (u *undoLog) writing(n *nodes.Node) {
 	if u != nil {
 		u.steps = append(u.steps, undoStep{node: n, at: stepData})
@@ -48,10 +48,10 @@ func (u *undoLog) writing(n *nodes.Node) {
 	}
 }
 
-// created must be called before the parent of n changes.
+// created() must be called before the parent of n changes.
 func (u *undoLog) created(n *nodes.Node) { u.deleted(n, stepCreate) }
 
-// deleted must be called before the parent of n changes.
+// deleted() must be called before the parent of n changes.
 func (u *undoLog) deleted(n *nodes.Node, at int) {
 	if u != nil {
 		u.steps = append(u.steps, undoStep{n, n.Parent.Pzxid, n.Parent.CV, int32(at)})

@@ -50,7 +50,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(values) > 1 {
-		http.Error(w, "fence: more than one header "+Header, http.StatusBadRequest)
+		http.Error(w, "fence: the request has more than one header "+Header, http.StatusBadRequest)
 		return
 	}
 	s, err := ParseSequencer(values[0])

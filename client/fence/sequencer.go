@@ -132,9 +132,9 @@ func (s Sequencer) validate() error {
 	case s.Node == "" || strings.HasPrefix(s.Node, "/"):
 		return fmt.Errorf("%w sequencer: node %q is empty or begins with /", ErrInvalid, s.Node)
 	case strings.Contains(s.Path, "\x00") || strings.Contains(s.Node, "\x00"):
-		return fmt.Errorf("%w sequencer: zero byte in a name", ErrInvalid)
+		return fmt.Errorf("%w sequencer: a name contains a zero byte", ErrInvalid)
 	case len(s.Path)+len(s.Node) > maxNames:
-		return fmt.Errorf("%w sequencer: names too long", ErrInvalid)
+		return fmt.Errorf("%w sequencer: the path and the name of the node are too long", ErrInvalid)
 	}
 	return nil
 }

@@ -119,8 +119,7 @@ func Numbered(node string) bool {
 	return ok
 }
 
-// markerAtEnd returns the marker that head ends in. It tries only markers that fit the last
-// character.
+// markerAtEnd returns the marker at the end of head. It tries only markers that fit the last character.
 func markerAtEnd(head string) *marker {
 	n := len(head)
 	if n < 3 {
@@ -252,7 +251,7 @@ func (l *Likeness) Read(name string) (Contender, bool) {
 }
 
 // cutSlot reads the number at the beginning of s and returns the rest. If s begins with no number, slot is 0
-// and rest is s.
+// and `rest` is s.
 func cutSlot(s string) (slot int, rest string) {
 	digits := 0
 	for digits < len(s) && digits < 9 && s[digits] >= '0' && s[digits] <= '9' {

@@ -70,7 +70,7 @@ type Queue struct {
 	Unlisted bool `json:"-"`
 }
 
-// lists returns all contenders.
+// lists() returns all contenders.
 func (q *Queue) lists() [3][]Entry { return [3][]Entry{q.Holders, q.Waiters, q.Participants} }
 
 // Over returns how many holders have reported that their maximum hold is over.

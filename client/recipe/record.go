@@ -69,8 +69,8 @@ type DoorKind uint8
 
 const (
 	DoorOpen    DoorKind = iota
-	DoorWrite            // a queued writer closed the door; valid while its q-W or h-W exists
-	DoorUpgrade          // an upgrading reader closed the door; valid while its h-R or h-W exists
+	DoorWrite            // a queued writer closed the door; valid while that writer's q-W or h-W exists
+	DoorUpgrade          // an upgrading reader closed the door; valid while that reader's h-R or h-W exists
 )
 
 // doorKinds are the record's names of the reasons for a closed door.

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// scripted returns the address of a server that grants every session. The function answer makes the answer to
+// scripted returns the address of a server that grants every session. answer() makes the answer to
 // a request from the number of the connection, the request's xid and its operation. After an answer that is
 // shorter than its length field says, the server closes the connection.
 func scripted(t *testing.T, answer func(n, xid int32, op jute.OpCode) []byte) string {
@@ -71,7 +71,7 @@ func readRequest(conn net.Conn) []byte {
 	return b
 }
 
-// reply makes the frame of an answer. The length field is for a body of size bytes, whatever body is.
+// reply() makes the frame of an answer. The length field is for a body of size bytes, whatever body is.
 func reply(xid int32, code jute.ErrCode, size int32, body []byte) []byte {
 	b := jute.AppendInt(nil, size+jute.ReplyHeaderSize)
 	b = jute.AppendLong(jute.AppendInt(b, xid), 1)
@@ -151,7 +151,7 @@ func TestLengthsOfAHandshake(t *testing.T) {
 			must.Equal(t, c.Session().ID, 7, "%d bytes: session", size)
 		} else {
 			err := soon(t, "the trouble", told)
-			expect.Has(t, err.Error(), "not that of a ZooKeeper server", "%d bytes", size)
+			expect.Has(t, err.Error(), "does not come from a ZooKeeper server", "%d bytes", size)
 		}
 		over, cancel := context.WithCancel(context.Background())
 		cancel()

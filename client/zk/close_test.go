@@ -71,7 +71,7 @@ func TestCloseDoesNotWaitForASilentServer(t *testing.T) {
 	}
 }
 
-// ends is a context that ends when the channel in its field when is closed.
+// ends is a context that ends when the channel in its field `when` is closed.
 type ends struct {
 	context.Context
 	when <-chan struct{}

@@ -69,8 +69,8 @@ func (c *Conn) leaving() bool {
 	return c.closing || c.err != nil
 }
 
-// backoff returns the time to wait before attempt n (1, 2, …). The time doubles from first up to last. Up to
-// a quarter of it is added or subtracted at random.
+// backoff returns the time to wait before attempt n (1, 2, …). The time doubles from `first` up to `last`. Up
+// to a quarter of it is added or subtracted at random.
 func backoff(n int, first, last time.Duration) time.Duration {
 	d := last
 	if n < 16 {
@@ -95,9 +95,10 @@ type opened struct {
 	err  error
 }
 
-// connect tries every server once, beginning with the server of index first, and returns the link to the
-// server that first accepts the session. It opens connections in parallel, and begins each a moment after the
-// previous one. It makes the handshakes one after another, because only one server can take over a session.
+// connect tries every server once, beginning with the server whose index is `first`, and returns the link to
+// the server that first accepts the session. It opens connections in parallel, and begins each a moment after
+// the previous one. It makes the handshakes one after another, because only one server can take over a
+// session.
 func (c *Conn) connect(first int) (*link, int, error) {
 	ctx, cancel := context.WithCancel(c.life)
 	results := make(chan opened, len(c.servers))

@@ -65,7 +65,8 @@ func TestConnectionOutOfOrderIsClosed(t *testing.T) {
 	is(t, soon(t, "the write", set), zk.ErrConnectionLost)
 }
 
-// heldUp is a context whose method Done sends a value on called, and returns after until is closed.
+// heldUp is a context whose method Done sends a value on the channel `called`, and returns after the channel
+// `until` is closed.
 type heldUp struct {
 	context.Context
 	called chan<- struct{}
@@ -105,7 +106,7 @@ func TestClosedSessionIsNotAskedFor(t *testing.T) {
 	must.OK(t, soon(t, "Close", first))
 }
 
-// answering returns the address of a server that calls do for each connection.
+// answering() returns the address of a server that calls do for each connection.
 func answering(t *testing.T, do func(net.Conn)) string {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

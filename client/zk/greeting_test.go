@@ -24,8 +24,8 @@ func TestAnswersThatGrantNoSession(t *testing.T) {
 		answer []byte
 		want   string
 	}{
-		"less than no time":          {hello(-1, 16), "not that of a ZooKeeper server"},
-		"password beyond the answer": {hello(10_000, 18), "not that of a ZooKeeper server"},
+		"less than no time":          {hello(-1, 16), "does not come from a ZooKeeper server"},
+		"password beyond the answer": {hello(10_000, 18), "does not come from a ZooKeeper server"},
 		"cut":                        {hello(10_000, 16)[:30], "closed the connection instead of greeting"},
 		"cut in its length":          {hello(10_000, 16)[:3], "closed the connection instead of greeting"},
 	} {

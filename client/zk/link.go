@@ -45,8 +45,8 @@ const roomy = 32 << 10
 var errOrder = errors.New("zk: the answers are out of order: an answer was lost")
 
 // patient is a connection that limits how long one read waits for bytes: at most the time in silent. If
-// silent is 0, patient does not change the deadline. Each read has a deadline of its own, because the rest of
-// a long answer, and answers that follow each other without a pause, show that the server lives.
+// silent is 0, patient() does not change the deadline. Each read has a deadline of its own, because the rest
+// of a long answer, and answers that follow each other without a pause, show that the server lives.
 type patient struct {
 	net.Conn
 	silent time.Duration
@@ -172,15 +172,15 @@ func (l *link) ping() {
 	}
 }
 
-// read takes answers and events until the connection ends. It runs in the goroutine of the Conn, the only one
-// that delivers answers and events, so that they stay in order.
+// read() takes answers and events until the connection ends. It runs in the goroutine of the Conn, the only
+// one that delivers answers and events, so that they stay in order.
 func (l *link) read() error {
 	bad, err := l.answers()
 	l.useful = l.useful && !bad
 	return err
 }
 
-// answers takes answers and events until one is bad or the connection ends.
+// answers() takes answers and events until one is bad or the connection ends.
 func (l *link) answers() (bad bool, err error) {
 	var head [4 + jute.ReplyHeaderSize]byte
 	var buf []byte
@@ -190,7 +190,7 @@ func (l *link) answers() (bad bool, err error) {
 		}
 		size := int(int32(binary.BigEndian.Uint32(head[:]))) - jute.ReplyHeaderSize
 		if size < 0 || size > maxFrame {
-			return true, fmt.Errorf("zk: an answer of %d bytes", size+jute.ReplyHeaderSize)
+			return true, fmt.Errorf("zk: invalid length of an answer: %d bytes", size+jute.ReplyHeaderSize)
 		}
 		l.c.opt.Counters.BytesRead.Add(uint64(size + len(head)))
 		d := jute.NewDecoder(head[4:])

@@ -16,7 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// gated is a connection whose method Write sends the bytes to began, and returns what it receives from end.
+// gated is a connection whose method Write sends the bytes to the channel `began`, and returns what it
+// receives from the channel `end`.
 type gated struct {
 	net.Conn
 	began  chan []byte
@@ -44,7 +45,7 @@ func linked(t *testing.T) (*Conn, *link, *gated) {
 	return c, c.link, g
 }
 
-// closed waits until all goroutines are blocked, and then reports whether a channel is closed.
+// closed() waits until all goroutines are blocked, and then reports whether a channel is closed.
 func closed[T any](ch <-chan T) bool {
 	synctest.Wait()
 	select {

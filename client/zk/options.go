@@ -67,7 +67,7 @@ const defaultMaxRequest = 1<<20 - 1
 func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Timeout < 0 || o.AttemptLimit < 0 || o.MaxRequest < 0:
-		return o, fmt.Errorf("%w: a negative duration or size", ErrInvalid)
+		return o, fmt.Errorf("%w: a duration or size is negative", ErrInvalid)
 	case o.Timeout == 0:
 		o.Timeout = DefaultTimeout
 	}
@@ -95,7 +95,8 @@ func (o Options) withDefaults() (Options, error) {
 // ParseServers splits "h1:2181,h2/chroot" into addresses and the chroot. The default port is 2181.
 func ParseServers(s string) (servers []string, chroot string, err error) {
 	if scheme, _, isURL := strings.Cut(s, "://"); isURL {
-		return nil, "", fmt.Errorf("%w: servers are named as host:port,host:port/chroot, without %s://", ErrInvalid,
+		return nil, "", fmt.Errorf("%w: write the servers as host:port,host:port/chroot, without %s://",
+			ErrInvalid,
 			scheme)
 	}
 	list, root, found := strings.Cut(s, "/")
@@ -117,7 +118,7 @@ func ParseServers(s string) (servers []string, chroot string, err error) {
 	}
 	for _, part := range strings.Split(chroot, "/")[min(1, len(chroot)):] {
 		if part == "" && chroot != "" || part == "." || part == ".." || strings.ContainsRune(part, 0) {
-			return nil, "", fmt.Errorf("%w: the chroot %q is no valid path", ErrInvalid, chroot)
+			return nil, "", fmt.Errorf("%w: the chroot %q is not a valid path", ErrInvalid, chroot)
 		}
 	}
 	return servers, chroot, nil
@@ -137,7 +138,7 @@ func (r chroot) full(path string) string {
 	return string(r) + path
 }
 
-// own turns a path from the server's root into a path of the caller.
+// own() turns a path from the server's root into a path of the caller.
 func (r chroot) own(path string) string {
 	if r == "" || !r.has(path) {
 		return path
@@ -148,7 +149,7 @@ func (r chroot) own(path string) string {
 	return "/"
 }
 
-// has reports whether a path from the server's root is in the subtree.
+// has() reports whether a path from the server's root is in the subtree.
 func (r chroot) has(path string) bool {
 	rest, begins := strings.CutPrefix(path, string(r))
 	return begins && (rest == "" || rest[0] == '/')

@@ -167,7 +167,7 @@ func TestLostAnswerIsNoticed(t *testing.T) {
 			set <- err
 		}()
 		soon(t, "the drop", rule.Acted())
-		n := must.Get(c.Get(ctx, "/r"))(t) // its answer comes where the lost answer is expected
+		n := must.Get(c.Get(ctx, "/r"))(t) // the answer to this read comes where the lost answer is expected
 		must.Equal(t, string(n.Data), "y", "read %q", n.Data)
 		is(t, soon(t, "the write", set), zk.ErrConnectionLost)
 	})
@@ -607,7 +607,7 @@ func TestEveryCallTellsOfARefusal(t *testing.T) {
 		rule.Remove()
 		lost := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSync, Nth: 1,
 			Do: faultproxy.CutBefore})
-		is(t, c.Confirm(ctx), zk.ErrConnectionLost) // it is not asked again by itself
+		is(t, c.Confirm(ctx), zk.ErrConnectionLost) // the Conn does not ask again by itself
 		soon(t, "the cut", lost.Acted())
 		must.OK(t, c.Confirm(ctx))
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// doW is like do, for a read that sets a watch.
+// doW is like do(), for a read that sets a watch.
 func doW[T any](ctx context.Context, c *Conn, r *Reply[T]) (T, *Watch, error) {
 	v, err := do(ctx, c, r)
 	if err != nil {
@@ -28,9 +28,9 @@ type watches struct {
 
 	// deep has the paths at which the server has a recursive watch. A ZooKeeper before 3.9 keeps only one
 	// persistent watch of a session at a path. So a recursive watch must also serve the other subscriptions of
-	// its path, although it does not report that the list of children changed. fire() derives those
-	// events from the events of the children. derived is the path of the last event if fire derived it, because
-	// a later ZooKeeper may report the same change next.
+	// its path, although it does not report that the list of children changed. fire() derives those events from
+	// the events of the children. derived is the path of the last event if fire() derived it, because a later
+	// ZooKeeper may report the same change next.
 	deep    map[string]bool
 	derived string
 }
@@ -116,7 +116,7 @@ func (t *watches) end(c chroot) {
 	t.subs = nil
 }
 
-// lost fires watches that the Conn could not set again.
+// lost() fires watches that the Conn could not set again.
 func (t *watches) lost(c chroot, set *jute.SetWatches) {
 	for _, list := range [][]string{set.Data, set.Exist} {
 		for _, p := range list {
@@ -289,7 +289,7 @@ func (s *Subscription) wake() {
 	}
 }
 
-// drop removes the subscription from the table; the caller holds c.mu. last reports whether it was the last
+// drop removes the subscription from the table; the caller holds c.mu. `last` reports whether it was the last
 // subscription of its path.
 func (s *Subscription) drop() (last bool) {
 	s.closed = true

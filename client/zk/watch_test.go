@@ -262,7 +262,7 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 		ev := fired(t, w)
 		must.Equal(t, ev, zk.EventDeleted, "event")
 		must.Equal(t, c.Watches(), 0, "watches")
-		// A watch for the creation of a node does not end because the node does not exist.
+		// A watch for the creation of a node lasts, although the node does not exist.
 		_, w = must.Get2(c.ExistsW(ctx, "/hidden"))(t)
 		must.Get(c.Exists(ctx, "/hidden"))(t)
 		must.Equal(t, w.Event(), zk.Event{}, "event")

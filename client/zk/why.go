@@ -23,7 +23,7 @@ var (
 	errHTTP       = errors.New(
 		"the server answers in HTTP: this is its port for operators, or another web server, not the port for " +
 			"clients (2181 by default)")
-	errNotProtocol = errors.New("the answer is not that of a ZooKeeper server")
+	errNotProtocol = errors.New("the answer does not come from a ZooKeeper server")
 )
 
 // wordless reports whether a peer closed a connection without an answer. If the peer had unread data, the

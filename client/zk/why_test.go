@@ -31,7 +31,7 @@ func TestErrorsThatSayNothing(t *testing.T) {
 		{op("write", syscall.EPIPE), false, "write: broken pipe", "does not speak TLS"},
 		{op("dial", syscall.ECONNREFUSED), true, "dial tcp :40123->:2181: connection refused", "TLS: dial tcp"},
 		{op("write", syscall.EHOSTUNREACH), true, "write: no route to host", "TLS: write: no route"},
-		{errNotProtocol, true, errNotProtocol.Error(), "TLS: the answer is not"},
+		{errNotProtocol, true, errNotProtocol.Error(), "TLS: the answer does not"},
 		{tls.RecordHeaderError{Msg: "not TLS"}, true, "tls: not TLS", "does not speak TLS"},
 	} {
 		for _, err := range []error{x.err, fmt.Errorf("%w", x.err)} {

@@ -24,7 +24,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A command that only reads ends by itself, at whatever point the server falls silent.
+// A command that only reads ends by itself, even if the server stops answering, at any point.
 func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 	t.Parallel()
 	sequencer := fence.Sequencer{Path: "/l", Mode: fence.Exclusive, Token: 7, Node: "lock-0000000003"}.String()

@@ -143,7 +143,7 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 			w.Close()
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
-			time.Sleep(300 * time.Millisecond) // it is probably connected now; the test also passes if it is not
+			time.Sleep(300 * time.Millisecond) // the client is probably connected now; the test does not depend on it
 			r.Close()
 			select {
 			case err := <-ended:

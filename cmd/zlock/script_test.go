@@ -133,7 +133,7 @@ func parseScript(name, text string) (steps []step, err error) {
 	return steps, nil
 }
 
-// matches compares output with expected lines. Empty lines do not count.
+// matches() compares output with expected lines. Empty lines do not count.
 func matches(want []string, got string) bool {
 	var pattern strings.Builder
 	pattern.WriteString(`^`)

@@ -70,7 +70,7 @@ func (t *Deadlines) replace(sessions *session.Table) {
 	sessions.All(func(s session.Session) { t.Touch(s.ID, s.Timeout) })
 }
 
-// Due returns up to limit sessions whose deadline is before the time at.
+// Due returns up to limit sessions whose deadline is before the time `at`.
 func (t *Deadlines) Due(at time.Time, limit int) []int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -76,7 +76,7 @@ type FSM struct {
 	zxid   atomic.Int64
 	dead   atomic.Bool
 	config atomic.Bool // the state contains the list of members
-	low    atomic.Bool // a disk was low when the leader sealed the newest entry
+	low    atomic.Bool // a disk had little free space when the leader sealed the newest entry
 	// when the leader sealed that entry, it refused requests that need more room
 	full    atomic.Bool
 	ahead   atomic.Int64                           // in ms; see Ahead
@@ -120,7 +120,7 @@ func New(o Options) *FSM {
 // replay is the part of the log that was found on the disk at the start. Before raft runs, the start sets it;
 // later only the goroutine that applies the log changes it.
 type replay struct {
-	from, to uint64 // from the snapshot to the newest entry found; the field to is 0 once that entry is applied
+	from, to uint64 // from the snapshot to the newest entry found; `to` is 0 once that entry is applied
 	began    time.Time
 }
 

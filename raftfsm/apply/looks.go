@@ -27,7 +27,7 @@ func (f *FSM) HasTickets() (has bool) {
 	return has
 }
 
-// Low reports whether a disk was low when the leader sealed the newest entry.
+// Low reports whether a disk had little free space when the leader sealed the newest entry.
 func (f *FSM) Low() bool { return f.low.Load() }
 
 // Full reports whether the leader refused requests that need more room when it sealed the newest entry.
@@ -93,7 +93,7 @@ func (f *FSM) advance() {
 	f.waitMu.Unlock()
 }
 
-// Wait blocks until done returns true or stop is closed. It calls done after every entry.
+// Wait blocks until done() returns true or stop is closed. It calls done() after every entry.
 func (f *FSM) Wait(stop <-chan struct{}, done func() bool) bool {
 	f.waiting.Add(1)
 	defer f.waiting.Add(-1)

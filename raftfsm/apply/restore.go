@@ -20,7 +20,7 @@ func (f *FSM) Verify(r io.Reader) error {
 	return err
 }
 
-// read reads a snapshot of this cluster.
+// read() reads a snapshot of this cluster.
 func (f *FSM) read(r io.Reader) (*state.State, state.Position, error) {
 	restored, at, err := state.ReadSnapshot(r)
 	if ours := f.o.Cluster; err == nil && restored.ClusterID() != ours {

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// written returns the file of a snapshot.
+// written() returns the file of a snapshot.
 func written(t *testing.T, s *state.State, at state.Position) []byte {
 	t.Helper()
 	var file bytes.Buffer
@@ -37,7 +37,7 @@ func writtenBy(t *testing.T, a *applied.State, at state.Position) (file []byte) 
 	return file
 }
 
-// opened returns the content of a snapshot as raft opens it.
+// opened() returns the content of a snapshot as raft opens it.
 func opened(file []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(file)) }
 
 // snapshotAt returns the opened snapshot of a state.

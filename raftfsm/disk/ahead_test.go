@@ -55,7 +55,7 @@ func (s *slowDisk) open(t *testing.T) {
 		Fatal: func(error) {}}))(t)
 }
 
-// hold blocks every sync until the test calls release.
+// hold blocks every sync until the test calls release().
 func (s *slowDisk) hold() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

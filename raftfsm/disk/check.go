@@ -11,7 +11,7 @@ type check struct {
 	done chan error
 }
 
-// startCheck starts a verification of the bytes that are given to feed.
+// startCheck starts a verification of the bytes that are given to feed().
 func startCheck(verify func(io.Reader) error) *check {
 	r, w := io.Pipe()
 	c := &check{w: w, done: make(chan error, 1)}

@@ -73,14 +73,14 @@ func (c *covered) ownDone() {
 	c.own = false
 }
 
-// newest returns the index of the last entry of the newest snapshot.
+// newest() returns the index of the last entry of the newest snapshot.
 func (c *covered) newest() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ends[0].Index
 }
 
-// emptied records that the whole log was removed; last was the index of its last entry. It returns the
+// emptied() records that the whole log was removed; `last` was the index of its last entry. It returns the
 // configuration that is valid now.
 func (c *covered) emptied(last uint64) config {
 	c.mu.Lock()
@@ -89,7 +89,7 @@ func (c *covered) emptied(last uint64) config {
 	return c.config
 }
 
-// stored records that raft again believes only in entries that are in the log.
+// stored() records that raft again assumes only entries that are in the log.
 func (c *covered) stored() {
 	c.mu.Lock()
 	c.gone = 0

@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// nothing is a state machine that accepts everything and does nothing.
+// The type nothing is a state machine that accepts everything and does nothing.
 type nothing struct{}
 
 func (nothing) Apply(*raft.Log) any                 { return nil }
@@ -168,7 +168,7 @@ func (f *follower) put(term, prev, prevTerm uint64, entries ...uint64) bool {
 	return f.append(term, prev, prevTerm, 0, entries...).Success
 }
 
-// append sends entries like put, together with a commit index.
+// append sends entries like put(), together with a commit index.
 func (f *follower) append(term, prev, prevTerm, commit uint64, indexes ...uint64) (
 	resp raft.AppendEntriesResponse) {
 	f.t.Helper()
@@ -183,7 +183,7 @@ func (f *follower) append(term, prev, prevTerm, commit uint64, indexes ...uint64
 	return resp
 }
 
-// holds checks that the log ends with these entries of one term.
+// holds() checks that the log ends with these entries of one term.
 func (f *follower) holds(term uint64, entries ...uint64) {
 	f.t.Helper()
 	last, err := f.d.Log().LastIndex()

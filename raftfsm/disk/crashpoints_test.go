@@ -100,7 +100,7 @@ func (c *crashed) open() error {
 	here, tr := raft.NewInmemTransportWithTimeout("", time.Minute)
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger, conf.TrailingLogs = "1", hclog.NewNullLogger(), 2
-	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour // it never stands for election
+	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour // this server never stands for election
 	fsm := new(ordered)
 	r, err := raft.NewRaft(conf, snapshotting{fsm}, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot,
 		func(error) {}), tr)
@@ -155,7 +155,7 @@ func members(ids ...string) []byte {
 	return raft.EncodeConfiguration(raft.Configuration{Servers: list})
 }
 
-// entries sends the entries after the entry prev, up to the entry to, all of them committed. If change is
+// entries sends the entries after the entry prev, up to the entry `to`, all of them committed. If change is
 // not empty, the last entry changes the members.
 func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change ...string) bool {
 	if !c.append(leader, term, prev, prevTerm, to, to, change...) {
@@ -165,7 +165,7 @@ func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change
 	return true
 }
 
-// append sends the entries after the entry prev, up to the entry to, with a commit index.
+// append sends the entries after the entry prev, up to the entry `to`, with a commit index.
 func (c *crashed) append(leader string, term, prev, prevTerm, to, commit uint64, change ...string) bool {
 	tr, head := c.from(leader)
 	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
@@ -242,7 +242,7 @@ func (c *crashed) restart() {
 	expect.OK(c.t, err, "%s: it does not restart", c.what)
 }
 
-// run runs the script until its nth operation, and then starts the server again. done reports that the
+// run runs the script until its nth operation, and then starts the server again. `done` reports that the
 // script ended before that operation.
 func (c *crashed) run(nth int, powerLoss bool, sent []byte) (done bool) {
 	c.over, c.told.votes = make(chan struct{}), map[uint64]string{}

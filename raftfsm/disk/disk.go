@@ -221,7 +221,8 @@ func (d *Disk) Log() raft.LogStore { return watchedLog{d.stores.Log, d} }
 func (d *Disk) Stable() raft.StableStore { return watchedStable{d.stores.Stable, d} }
 
 // Snapshots returns the store of snapshots for raft. It publishes a snapshot of another server only after
-// verify has read it without an error. It calls damaged when a read finds a damaged snapshot on this disk.
+// verify() has read it without an error. It calls damaged() when a read finds a damaged snapshot on this
+// disk.
 func (d *Disk) Snapshots(verify func(io.Reader) error, damaged func(error)) raft.SnapshotStore {
 	return watchedSnapshots{d.stores.Snapshots, d, verify, damaged}
 }

@@ -73,7 +73,7 @@ func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 	return sink.Close()
 }
 
-// MakeDir makes a directory durably, and calls fill to fill it. The directory may already exist if it is
+// MakeDir makes a directory durably, and calls fill() to fill it. The directory may already exist if it is
 // empty. After an error MakeDir removes what it made.
 func MakeDir(dir string, fill func() error) error {
 	there, err := os.ReadDir(dir)
@@ -137,7 +137,7 @@ func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) er
 	})
 }
 
-// alone runs f while no server can start on the directory.
+// alone() runs f while no server can start on the directory.
 func alone(dir string, f func() error) error {
 	d, err := openDataDir(dir, osFiles)
 	if err != nil {

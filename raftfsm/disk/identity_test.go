@@ -20,7 +20,7 @@ func open(dir string) (*Disk, error) {
 		Logger: quiet, Fatal: func(error) {}})
 }
 
-// filled is a data directory of a server that has voted and has a log.
+// filled() is a data directory of a server that has voted and has a log.
 func filled(t *testing.T) string {
 	dir := t.TempDir()
 	d := must.Get(open(dir))(t)

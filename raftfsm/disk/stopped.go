@@ -80,7 +80,7 @@ func OpenStopped(dir string) (_ *Stopped, err error) {
 }
 
 // Like a server that starts, CheckWhole refuses a directory that has lost its terms, or its log and
-// snapshots. end is the index of the last entry that the caller found.
+// snapshots. `end` is the index of the last entry that the caller found.
 func (s *Stopped) CheckWhole(end uint64) error { return s.Identity.checkBegun(s.dir, s.Term, end) }
 
 // Close unlocks the directory.

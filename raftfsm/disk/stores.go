@@ -157,7 +157,7 @@ func (c *content) end() uint64 { return max(c.last, c.snapshot.Index) }
 // checkBegun refuses a begun directory that has lost its terms, or its log and snapshots.
 func (id *Identity) checkBegun(path string, term, end uint64) error {
 	if id.Begun && (term == 0 || end == 0) {
-		return incomplete(path, "its terms are missing, or its log and its snapshots are")
+		return incomplete(path, "its terms are missing, or both its log and its snapshots")
 	}
 	return nil
 }

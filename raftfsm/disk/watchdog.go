@@ -78,7 +78,7 @@ func (w *watchdog) append(what string, call func() error) error {
 	return err
 }
 
-// timed makes one call that returns a value, and times it.
+// timed() makes one call that returns a value, and times it.
 func timed[T any](w *watchdog, what string, call func() (T, error)) (v T, err error) {
 	err = w.run(what, func() (err error) { v, err = call(); return })
 	return v, err
@@ -119,7 +119,7 @@ func (w *watchdog) watch(ctx context.Context) {
 // that.
 const keyNotFound = "not found"
 
-// missing reports whether an error says that a store lacks a key.
+// missing() reports whether an error says that a store lacks a key.
 func missing(err error) bool { return err.Error() == keyNotFound }
 
 func (w *watchdog) die(err error) error {

@@ -1,5 +1,5 @@
-// Package elect makes a server stand for election sooner than raft would by itself, and makes a leader whose
-// disk hangs hand over.
+// Package elect makes a server stand for election sooner than raft would by itself, and makes a leader give
+// up its leadership while its disk hangs.
 //
 // Raft's own timers still apply, so a mistake in this package costs an election, but breaks no guarantee. A
 // server stands for election

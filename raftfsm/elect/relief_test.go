@@ -59,7 +59,7 @@ func (w *world) relieved() (r *Relief, writing *atomic.Uint64) {
 	return &Relief{Raft: w.e.Raft, Port: w.e.Port, Writing: writing.Load, Log: quiet}, writing
 }
 
-// told returns, by id, how often each other server was told to stand for election.
+// told() returns, by id, how often each other server was told to stand for election.
 func (w *world) told() (list []int) {
 	time.Sleep(10 * time.Millisecond)
 	for id := uint32(2); id <= 5; id++ {
@@ -105,7 +105,7 @@ func TestReliefAsksWhenItLeadsNoMore(t *testing.T) {
 		time.Sleep(time.Minute)
 		writing.Store(1)
 		asked := false
-		var leads, asks time.Duration // the times at which it stops leading, and at which it asks
+		var leads, asks time.Duration // the times at which the leader stops leading, and at which it asks
 		for began := time.Now(); !asked && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
 			if w.e.Raft.Leads() {
 				leads = time.Since(began)

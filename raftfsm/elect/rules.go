@@ -57,8 +57,8 @@ type Opinion struct {
 	Lower  bool // the voter's id is lower than this server's
 }
 
-// opinionOf returns a voter's opinion of a leader (0: no leader is known) from the voter's answer; own is the
-// status of this server. A voter is Silent when it has not heard from a leader for the heartbeat timeout.
+// opinionOf returns a voter's opinion of a leader (0: no leader is known) from the voter's answer; `own` is
+// the status of this server. A voter is Silent when it has not heard from a leader for the heartbeat timeout.
 func opinionOf(a *peer.Answer, own *peer.Status, leader uint32, heartbeat time.Duration) Opinion {
 	o := Opinion{Lower: a.ID < own.ID}
 	switch st := a.Status; {
@@ -155,7 +155,7 @@ func (s *Survey) hopeless() bool {
 }
 
 // Decide returns what a server that wants to stand does next. waited is how long it has already waited for
-// better candidates; over says that it has waited long enough for them.
+// better candidates; `over` says that it has waited long enough for them.
 func (s *Survey) Decide(why Why, waited time.Duration, over bool) Verdict {
 	first := s.count(func(o *Opinion) bool { return o.Before && o.Stands })
 	switch {

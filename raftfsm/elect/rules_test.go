@@ -38,7 +38,7 @@ func TestDecide(t *testing.T) {
 		// Opinions of other servers about the cluster. This server has the same log, and a higher id.
 		agrees = Opinion{Silent: true, Vacant: true}
 		hears  = Opinion{Linked: true}                                           // linked to the leader
-		mute   = Opinion{Mute: true}                                             // no answer; it may be busy
+		mute   = Opinion{Mute: true}                                             // no answer; the voter may be busy
 		gone   = Opinion{Mute: true, Gone: true}                                 // the voter's process is gone
 		ahead  = Opinion{Before: true, Longer: true, Silent: true, Vacant: true} // the voter has more entries
 		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // the first in line, which stands

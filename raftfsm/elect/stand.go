@@ -26,7 +26,7 @@ type Elections struct {
 const (
 	look     = 50 * time.Millisecond // how often Watch checks whether there is a leader; see lookAgain
 	lookSoon = 10 * time.Millisecond // replaces look while a cluster may be starting
-	// after this time, survey waits only for answers that could change the decision
+	// after this time, survey() waits only for answers that could change the decision
 	askFirst  = 50 * time.Millisecond
 	askAgain  = 20 * time.Millisecond  // pause before the next survey
 	voteTime  = 100 * time.Millisecond // a vote takes at most this long
@@ -94,7 +94,7 @@ func (e *Elections) replaceSilent(ctx context.Context, leader uint32) {
 
 // Succeed replaces a dead leader before its heartbeats time out. The voter with the longest log stands first,
 // because it cannot lose. Among voters with equal logs, the voter with the lowest id stands first. The caller
-// repeats the call while this server knows no other leader. If an election fails, see fill.
+// repeats the call while this server knows no other leader. If an election fails, see the method fill.
 func (e *Elections) Succeed(ctx context.Context, dead uint32) {
 	m := moment{term: e.Raft.CurrentTerm()}
 	if e.turn(ctx, m, dead, Dead) {
@@ -125,7 +125,7 @@ func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) boo
 }
 
 // idle waits for d. It returns true if nothing has happened by then: the moment is still m, and this server
-// knows no leader other than the server but.
+// knows no leader other than the server `but`.
 func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uint32) bool {
 	const step = time.Millisecond // check each step whether another server leads
 	for ; d > 0; d -= step {
@@ -206,7 +206,7 @@ func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey)
 type vacancy struct {
 	moment moment
 	since  time.Time     // start of the time in which raft was idle and nothing happened; zero: unknown
-	took   time.Duration // how long raft was busy before the time since
+	took   time.Duration // how long raft was busy before the time `since`
 	last   time.Time     // when this server last stood for election
 	tries  int           // how many elections failed in quick succession
 }
@@ -222,7 +222,7 @@ func (v *vacancy) patience(stands bool) time.Duration {
 	return d << min(v.tries, 3)
 }
 
-// starts reports whether the whole cluster may be starting together with this server: this server has not
+// starts() reports whether the whole cluster may be starting together with this server: this server has not
 // seen an election yet.
 func (e *Elections) starts() bool {
 	return time.Since(e.Raft.Began) < e.Heartbeat && e.Raft.CurrentTerm() == e.term

@@ -175,7 +175,7 @@ func TestSucceed(t *testing.T) {
 		what    string
 		self    uint32
 		prepare func(w *world, o *other)
-		want    time.Duration // 0: at once; negative: it does not stand
+		want    time.Duration // 0: at once; negative: the server does not stand
 	}{
 		{"it is the first", 1, func(*world, *other) {}, 0},
 		{"it is the second", 2, func(*world, *other) {}, turnStep + turnTie},

@@ -38,7 +38,7 @@ type world struct {
 	others map[uint32]*other
 }
 
-// other is a server with a raft that only answers.
+// The type other is a server with a raft that only answers.
 type other struct {
 	port  *peer.Port
 	trans raft.Transport
@@ -48,7 +48,7 @@ type other struct {
 	slow   time.Duration // the time before the server answers a question
 	votes  bool          // the server votes for any candidate
 	term   uint64        // the newest term that the server has seen
-	told   int           // how often it was told to stand for election
+	told   int           // how often the server was told to stand for election
 }
 
 // set changes the answers of a server while the tested server may ask.
@@ -143,7 +143,7 @@ func (o *other) answer(ctx context.Context) {
 	}
 }
 
-// leads makes the tested server hear of a leader in a term.
+// leads() makes the tested server hear of a leader in a term.
 func (w *world) leads(id uint32, term uint64) {
 	w.t.Helper()
 	from := peer.ServerID(id)
@@ -171,7 +171,7 @@ func (w *world) elected() {
 	}
 }
 
-// stands returns the time until the tested server stands for election. It returns 0 if the server does not
+// stands() returns the time until the tested server stands for election. It returns 0 if the server does not
 // stand within limit.
 func (w *world) stands(limit time.Duration) time.Duration {
 	for began := time.Now(); time.Since(began) < limit; time.Sleep(time.Millisecond) {

@@ -66,7 +66,7 @@ func (ls *Links) Close() {
 	ls.closed = true
 	for _, l := range ls.links {
 		l.room.Broadcast()
-		go l.Conn.Close() // with TLS it may wait for the other server
+		go l.Conn.Close() // with TLS, Close may wait for the other server
 	}
 }
 
@@ -81,9 +81,9 @@ func (ls *Links) LeastVersion() int {
 	return least
 }
 
-// Far returns the progress of each linked server. known returns a member's incarnation. Far ignores a link of
-// another incarnation: the process of a server that was replaced may still hold its link, and must not speak
-// for the new server.
+// Far returns the progress of each linked server. known() returns a member's incarnation. Far ignores a link
+// of another incarnation: the process of a server that was replaced may still hold its link, and must not
+// speak for the new server.
 func (ls *Links) Far(known func(id uint32) (incarnation string)) map[uint32]status.Progress {
 	ls.mu.Lock()
 	links := slices.Clone(ls.links)
@@ -108,7 +108,7 @@ func (ls *Links) Cut(id uint32) {
 	defer ls.mu.Unlock()
 	for _, l := range ls.links {
 		if l.From == id {
-			go l.Conn.Close() // with TLS it may wait for the other server
+			go l.Conn.Close() // with TLS, Close may wait for the other server
 		}
 	}
 }

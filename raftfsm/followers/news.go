@@ -45,7 +45,7 @@ const nudgeRest = 50 * time.Millisecond
 // nudged is one follower; at most one message to it is under way.
 type nudged struct {
 	addr raft.ServerAddress
-	told uint64              // log index that its last nudge announced
+	told uint64              // log index that the server's last nudge announced
 	ch   chan state.Position // has length 1: a newer position replaces one that waits
 }
 
@@ -172,7 +172,7 @@ func (f *nudged) tell(at state.Position) {
 	f.ch <- at
 }
 
-// waits reports whether a client at a server may wait for the last commit.
+// waits() reports whether a client at a server may wait for the last commit.
 func (g *News) waits(server uint32, sessions *session.Table) bool {
 	return g.all || g.asked[server] || sessions.OwnedBy(server) > 0
 }

@@ -41,7 +41,7 @@ func (b *storedBy) note(at state.Position) {
 	b.grown.Send()
 }
 
-// has reports whether the server has confirmed, to the leader of the entry's term, that it stores the entry
+// has() reports whether the server has confirmed, to the leader of the entry's term, that it stores the entry
 // at this position.
 func (b *storedBy) has(at state.Position) bool {
 	b.mu.Lock()

@@ -38,7 +38,7 @@ type Forming struct {
 	o    Options
 	port *peer.Port // nil in a cluster of one server
 
-	said atomic.Pointer[string] // for what the server waits; nil: it has not waited yet
+	said atomic.Pointer[string] // what the server waits for; nil: it has not waited yet
 
 	mu     sync.Mutex
 	formed chan struct{} // closed when a formation was accepted
@@ -222,8 +222,8 @@ func (f *Forming) askAll(ctx context.Context, limit time.Duration, q peer.Questi
 	return list
 }
 
-// newest returns as best the server with the best knowledge of its cluster: a server that has a leader or, if
-// no server has one, the server with the longest log. best is nil if all servers are stale. A stale server
+// newest() returns as best the server with the best knowledge of its cluster: a server that has a leader or,
+// if no server has one, the server with the longest log. best is nil if all servers are stale. A stale server
 // was removed but still runs. It may not know of its removal, because no message reaches it any longer, but
 // the other servers' lists of members show the removal.
 func newest(formed []peer.Status) (best *peer.Status, stale []peer.Status) {
@@ -279,7 +279,7 @@ func (f *Forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
 }
 
 // joinFormed joins an existing cluster if the cluster expects this server's directory, or a new directory in
-// its place. st is the status in formed with the best knowledge.
+// its place. st is the status in the list `formed` that knows most.
 func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error) {
 	id := f.o.Disk.Identity()
 	incarnation, known := st.Incarnations[f.o.List.ID]
@@ -309,8 +309,9 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 		delete(id.Incarnations, f.o.List.ID) // so that peersConfig makes no configuration from the list
 	case incarnation != "":
 		return f.say("server %d says: server %d was part of cluster %s with another data directory; "+
-			"this one is empty, so the server must not vote. If that directory is lost, run on another server: "+
-			"zlock member replace %d %s. If server %d runs elsewhere, this one needs another --id",
+			"this directory is empty, so the server must not vote. If the other directory is lost, run on "+
+			"another server: "+
+			"zlock member replace %d %s. If server %d runs elsewhere, this server needs another --id",
 			st.ID, f.o.List.ID, st.Cluster, f.o.List.ID, f.o.List.Peers[f.o.List.ID], f.o.List.ID)
 	default:
 		return f.say("cluster %s does not know server %d. Run on another server: zlock member add %d %s",
@@ -321,7 +322,7 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 
 // checkCopy refuses to start from an old copy of the data directory. Such a copy has a shorter log than this
 // server has shown to others. A server that does not answer now detects the copy later, when it calls this
-// server; see confirm.
+// server; see confirm().
 func (f *Forming) checkCopy(ctx context.Context) error {
 	id := f.o.Disk.Identity()
 	now := peer.Shown{Start: id.Start, Life: id.Life}
@@ -360,7 +361,8 @@ func (f *Forming) Compare(servers []raft.Server) {
 			f.o.Log.Warn("a member is missing in --peers: list it, or remove it by: zlock member remove ID",
 				"peer", id, "addr", members[id])
 		case addr != members[id] && id == f.o.List.ID:
-			f.o.Log.Info("the cluster knows this server at another address; this server tells the others its new one",
+			f.o.Log.Info("the cluster knows this server at another address; this server tells the others "+
+				"its new address",
 				"addr", addr, "was", members[id])
 		case addr != members[id]:
 			f.o.Log.Warn("--peers and the cluster differ in an address: start all servers with the same list",

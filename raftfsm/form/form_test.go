@@ -433,7 +433,8 @@ func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	})
 }
 
-// A server does not start if another server has seen more of it than its directory holds.
+// A server does not start if another server has seen a later start of this server than this server's
+// directory records.
 func TestServerThatStartsFromAnOldCopy(t *testing.T) {
 	d := memoryDisk(t, 2)
 	id := d.Identity()

@@ -74,7 +74,7 @@ func (q *actQueue) addOpen(bl entries.Block) {
 }
 
 // take moves queued acts into an entry: all requests to open a stream, up to actsInEntry acts, and ends of
-// sessions up to a cost of endsInEntry. Acts fill at most half of the entry. more reports whether some are
+// sessions up to a cost of endsInEntry. Acts fill at most half of the entry. `more` reports whether some are
 // left.
 func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	q.mu.Lock()
@@ -115,7 +115,7 @@ func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	return entry, len(q.list)+len(q.ends)+len(q.reaps) > 0
 }
 
-// waits reports whether acts wait to be proposed.
+// waits() reports whether acts wait to be proposed.
 func (q *actQueue) waits() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

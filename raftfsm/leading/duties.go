@@ -82,7 +82,7 @@ func (t *Term) duties() {
 func (t *Term) grace() time.Duration { return 2 * t.o.TouchEvery }
 
 // expire proposes the end of the sessions whose time is over. Apply ends a session only if no client has
-// attached to it since. now is the last time at which this server was known not to be stalled.
+// attached to it since. `now` is the last time at which this server was known not to be stalled.
 func (t *Term) expire(now time.Time) {
 	due := t.deadlines.Due(now.Add(-t.grace()), expiryBatch)
 	if len(due) == 0 {

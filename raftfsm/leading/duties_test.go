@@ -166,7 +166,7 @@ func TestDigestsAreCompared(t *testing.T) {
 }
 
 // A leader logs once that requests are refused for lack of room, and once that they are accepted again. When
-// its disk gets low or has room again, it proposes an entry.
+// its disk begins to have little free space, or has enough again, it proposes an entry.
 func TestL20RoomIsLookedAt(t *testing.T) {
 	t.Parallel()
 	var log must.Text

@@ -74,7 +74,7 @@ func (e *filling) left() int {
 	return max(stream.BatchBytes-len(e.entry), 0)
 }
 
-// own appends requests of this server's own stream.
+// own() appends requests of this server's own stream.
 func (e *filling) own(requests, bytes int) {
 	requests, bytes = min(requests, e.requests), min(bytes, e.left())
 	if requests <= 0 || bytes <= 0 {

@@ -52,8 +52,8 @@ func newsOf(t *testing.T, f *apply.FSM, to *heard) *followers.News {
 	return news
 }
 
-// passing returns a term in which an entry takes 3 ms. Follower 2 has stored the last entry, and may be told
-// of it.
+// passing() returns a term in which an entry takes 3 ms. Follower 2 has stored the last entry, and may be
+// told of it.
 func passing(t *testing.T) (*handoff, *heard) {
 	a := applied.New()
 	tm := termOf(t, a)
@@ -192,8 +192,9 @@ func TestWhatEndsTheWaitOfACreate(t *testing.T) {
 	})
 }
 
-// If no other client waits for the lock, creates soon do not wait any longer. After two waits in vain, eight
-// hand-offs have no wait, then sixteen. After a wait that was not in vain, the count starts again.
+// If no other client waits for the lock, most creates do not wait. After two waits in vain, the next eight
+// hand-offs have no wait. After another wait in vain, the next sixteen have none. After a wait that was not
+// in vain, the count starts again.
 func TestWaitsInVainEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,7 @@ func (l *oneLayout) begin(t *Term) {
 	})
 }
 
-// waits returns why Options.OneLayout has no effect yet. It returns "" if the option has its effect.
+// waits() returns why Options.OneLayout has no effect yet. It returns "" if the option has its effect.
 func (l *oneLayout) waits() string {
 	if why := l.why.Load(); why != nil {
 		return *why
@@ -95,7 +95,8 @@ func (o *Options) allUnderstand(ctx context.Context, version int) error {
 	for a := range o.Port.AskAll(ctx, others, peer.Question{}) {
 		switch {
 		case a.Err != nil:
-			err = fmt.Errorf("server %d does not say which release it runs, and all must be up for the first "+
+			err = fmt.Errorf("server %d does not say which release it runs, and all servers must be up for "+
+				"the first "+
 				"ticket and for --one-layout: %w", a.ID, a.Err)
 		case a.Status.Version < version:
 			err = ErrOlder(a.ID)

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// latePort asks a server that is down until the test sets the field up.
+// latePort asks a server that is down until the test sets the field `up`.
 type latePort struct {
 	port
 	up atomic.Bool
@@ -42,7 +42,7 @@ func TestOneLayoutWaitsForAServer(t *testing.T) {
 	tm.o.OneLayout = true
 	tm.layout.begin(tm)
 	must.Await(t, "it says what it waits for", time.Minute, func() bool { return tm.LayoutWaits() != "" })
-	expect.Has(t, tm.LayoutWaits(), "all must be up")
+	expect.Has(t, tm.LayoutWaits(), "all servers must be up")
 	expect.That(t, !tm.layout.on.Load(), "it is on without the word of a server")
 	other.up.Store(true)
 	must.Await(t, "it is on", time.Minute, tm.layout.on.Load)

@@ -201,7 +201,7 @@ func (t *Term) caughtUp(ctx context.Context, s *raft.Server) error {
 		id, at, ours)
 }
 
-// done waits for the change and publishes it at once.
+// done() waits for the change and publishes it at once.
 func (t *Term) done(ctx context.Context, c *change.Change, f raft.Future) error {
 	if f != nil {
 		if err := consensus.Await(ctx, f); err != nil {

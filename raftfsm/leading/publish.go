@@ -32,7 +32,7 @@ var (
 	ErrStale    = status.Errorf(status.Stale, "the members have changed since the request was made")
 )
 
-// found begins a new cluster's history, before anything else is proposed.
+// found() begins a new cluster's history, before anything else is proposed.
 func (o *Options) found(ctx context.Context) error {
 	if o.State.Zxid() != 0 {
 		return nil

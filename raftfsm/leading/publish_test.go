@@ -236,7 +236,7 @@ func TestChangesThatBelongTogether(t *testing.T) {
 			{moreWait, 3, 5, ErrStale},
 			{0, 3, now, nil}, // server 3 begins its changes
 			{0, 2, now, ErrChanging},
-			{moreWait, 2, 0, nil}, // 0 starts from any version
+			{moreWait, 2, 0, nil}, // server 2 begins again; 0 fits any version of the list
 		} {
 			time.Sleep(c.wait)
 			err := tm.note(&change.Change{Op: "describe", ID: 1, By: c.by, Since: c.since})

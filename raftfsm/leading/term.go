@@ -100,11 +100,11 @@ func (t *Term) TooOld(id uint32, st *peer.Status) error {
 }
 
 // oneLayout says whether the entries of a term carry entries.OneLayout. Release 0.1.0 cannot read such
-// entries. So the term waits until the cluster may have tickets: every member has said then that it runs a
+// entries. So the term waits until the cluster may have tickets: by then every member has said that it runs a
 // later release. The state remembers that, so that the next leader need not ask.
 type oneLayout struct {
 	on  atomic.Bool
-	why atomic.Pointer[string] // why it is off although Options.OneLayout is on; nil: nothing is wrong
+	why atomic.Pointer[string] // why `on` is false although Options.OneLayout is true; nil: nothing is wrong
 }
 
 // notice is the leader's record of what it publishes about the members in /zookeeper/config. Raft's

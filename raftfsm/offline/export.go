@@ -92,7 +92,7 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 	if ttls > 0 {
 		m.Notes = append(m.Notes,
 			fmt.Sprintf("%d nodes have a time to live: start ZooKeeper with -Dzookeeper.extendedTypesEnabled=true, "+
-				"or it deletes them", ttls))
+				"otherwise ZooKeeper deletes these nodes", ttls))
 	}
 	return m, zw.Close(m.Zxid)
 }

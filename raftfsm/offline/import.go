@@ -25,9 +25,9 @@ type Made struct {
 	Notes    []string `json:"notes"`
 }
 
-// Import makes the data directory of a server, which is a cluster of one, from a ZooKeeper's data. If keep is
-// true, it keeps the sessions, their passwords and their ephemeral nodes. Otherwise it removes these nodes
-// from z. now is the time, in ms since 1970.
+// Import makes the data directory of a server, which is a cluster of one, from a ZooKeeper's data. If `keep`
+// is true, it keeps the sessions, their passwords and their ephemeral nodes. Otherwise it removes these nodes
+// from z. `now` is the time, in ms since 1970.
 func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep bool, now int64) (*Made,
 	error) {
 	m := &Made{Cluster: disk.NewID(rand.Reader), Zxid: z.Zxid, Notes: z.Notes}
@@ -80,7 +80,7 @@ func withoutMembers(path string, n *tree.Info) *tree.Info {
 
 func compareIDs(a, b int64) int { return cmp.Compare(uint64(a), uint64(b)) }
 
-// found makes a data directory whose log begins at entry 1.
+// found() makes a data directory whose log begins at entry 1.
 func found(ctx context.Context, dir string, server uint32, cluster string,
 	write func(io.Writer) error) error {
 	f := disk.Founding{Server: server, Cluster: cluster, Index: 1, Term: 1}

@@ -31,8 +31,8 @@ func goesOn(zxid int64) (_ int64, note string) {
 			"command", zxid)
 }
 
-// Restore makes the data directory of a server, which is a cluster of one, from a backup. If keep is false,
-// it ends all sessions. now is in ms since 1970.
+// Restore makes the data directory of a server, which is a cluster of one, from a backup. If `keep` is false,
+// it ends all sessions. `now` is in ms since 1970.
 func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, now int64) (*Made, error) {
 	kind, err := FileKindOf(backup)
 	if err != nil {

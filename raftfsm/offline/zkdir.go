@@ -104,7 +104,7 @@ func list(dir, prefix string) ([]zkFile, error) {
 	return files, nil
 }
 
-// readable adds advice to the error about a file that the user may not read.
+// readable() adds advice to the error about a file that the user may not read.
 func readable(err error) error {
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w: run this as the user that ZooKeeper runs as, or as root", err)
@@ -167,7 +167,8 @@ func loadFile(path string) (*ZooKeeper, error) {
 	z := &ZooKeeper{Tree: t}
 	switch {
 	case zxid < 0 && t.Zxid == 0:
-		return nil, fmt.Errorf("%s: its zxid is not known: give it its old name, snapshot.ZXID", path)
+		return nil, fmt.Errorf("%s: the zxid of this snapshot is not known: give the file its old name, "+
+			"snapshot.ZXID", path)
 	case !t.Whole():
 		return nil, z.lacksLog(path)
 	}
@@ -187,8 +188,8 @@ func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 	for _, s := range slices.Backward(snaps) {
 		t, err := loadSnapshot(s.path, s.zxid)
 		if errors.Is(err, zkfiles.ErrTorn) {
-			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; it was skipped, as ZooKeeper would "+
-				"do", s.path, err))
+			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the file was skipped, as in "+
+				"ZooKeeper", s.path, err))
 			continue
 		}
 		if err != nil {
@@ -353,14 +354,15 @@ func checkStopped(dirs ...string) error {
 				continue
 			}
 			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && isJava(pid) {
-				return fmt.Errorf("a ZooKeeper runs on %s (process %d, by %s): stop it first, or its newest changes "+
-					"would be missing", dir, pid, filepath.Join(d, pidFile))
+				return fmt.Errorf("a ZooKeeper runs on %s (process %d, by %s): stop it first, otherwise "+
+					"its newest "+
+					"changes would be missing", dir, pid, filepath.Join(d, pidFile))
 			}
 		}
 	}
 	if pid, dir := openedBy(dirs); pid != 0 {
-		return fmt.Errorf("process %d has files in %s open: stop that ZooKeeper first, or its newest changes "+
-			"would be missing", pid, dir)
+		return fmt.Errorf("process %d has files in %s open: stop that ZooKeeper first, otherwise its newest "+
+			"changes would be missing", pid, dir)
 	}
 	return nil
 }
@@ -402,7 +404,7 @@ func openedBy(dirs []string) (pid int, dir string) {
 	return 0, ""
 }
 
-// writes reports whether a file descriptor was opened for writing.
+// writes() reports whether a file descriptor was opened for writing.
 func writes(pid int, fd string) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, fd))
 	if err != nil {

@@ -95,7 +95,7 @@ func connEnded(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// take returns a connection to a server. The connection belongs to the caller until done is called.
+// take returns a connection to a server. The connection belongs to the caller until done() is called.
 func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 	a.mu.Lock()
 	idle := a.idle[to]
@@ -128,8 +128,8 @@ func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 	return c, nil
 }
 
-// done takes a connection back from its caller. After a failure done also closes the idle connections to the
-// same server, because a restart of that server breaks all of them.
+// done() takes a connection back from its caller. After a failure done also closes the idle connections to
+// the same server, because a restart of that server breaks all of them.
 func (a *raftConns) done(c *raftConn, err error) {
 	a.mu.Lock()
 	delete(a.busy, c)

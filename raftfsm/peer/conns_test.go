@@ -318,7 +318,7 @@ func openTLS(t *testing.T, id uint32, h Host, secure *TLS) *Port {
 	return p
 }
 
-// ended checks that the other end closes a connection and sends nothing before.
+// ended() checks that the other end closes a connection and sends nothing before.
 func ended(t *testing.T, c net.Conn) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(20 * time.Second))

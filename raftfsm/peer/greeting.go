@@ -116,7 +116,7 @@ func (s *Shown) Raise(now Shown) {
 }
 
 // Behind says which value of s is lower than an earlier one, in the argument `before`. It also compares the
-// earlier index with end, the index of the last entry in the directory's log. It returns "" if no value is
+// earlier index with `end`, the index of the last entry in the directory's log. It returns "" if no value is
 // lower.
 func (s Shown) Behind(before Shown, end uint64) string {
 	switch {

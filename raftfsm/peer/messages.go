@@ -194,7 +194,7 @@ func (c *coder) entries(m *raft.AppendEntriesRequest) {
 // appendRequest appends a request as a frame.
 func appendRequest(b []byte, request any) []byte { return appendFrame(b, request, nil) }
 
-// appendAnswer appends an answer as a frame. why is raft's error; if raft returned no error, why is "".
+// appendAnswer appends an answer as a frame. `why` is raft's error; if raft returned no error, `why` is "".
 func appendAnswer(b []byte, answer any, why string) []byte { return appendFrame(b, answer, &why) }
 
 func appendFrame(b []byte, message any, why *string) []byte {
@@ -240,8 +240,8 @@ func parseRequest(b []byte) (request any, err error) {
 	return request, nil
 }
 
-// parseAnswer parses an answer frame without its length into answer, which has the expected type. why is the
-// error in the answer.
+// parseAnswer parses an answer frame without its length into answer, which has the expected type. `why` is
+// the error in the answer.
 func parseAnswer(b []byte, answer any) (why string, err error) {
 	kind, b, err := openFrame(b)
 	if err != nil {

@@ -222,7 +222,7 @@ func TestRaftAsksItself(t *testing.T) {
 	})
 }
 
-// ahead is a host that has applied everything of its term.
+// The type ahead is a host that has applied everything of its term.
 type ahead struct{ host }
 
 func (h *ahead) HasApplied(term, _ uint64) bool { return term == h.term }
@@ -338,7 +338,7 @@ func TestSnapshotOnItsWay(t *testing.T) {
 	expect.Equal(t, size, 0, "bytes of the snapshot, after the transfer")
 }
 
-// nothing is a state that ignores the log.
+// The type nothing is a state that ignores the log.
 type nothing struct{ raft.FSM }
 
 func (nothing) Apply(*raft.Log) any { return nil }

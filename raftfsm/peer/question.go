@@ -34,17 +34,17 @@ type Status struct {
 	Observers       []uint32 `json:"observers,omitempty"` // the servers of Peers without a vote, sorted
 	FormedObservers []uint32 `json:"formed_observers,omitempty"`
 
-	Linked  uint32 `json:"linked"`  // id of the leader to which it has a link; 0: it has no link
-	Up      bool   `json:"up"`      // its raft runs
-	Version int    `json:"version"` // newest version of the messages between servers that it understands
+	Linked  uint32 `json:"linked"`  // id of the leader to which the server has a link; 0: no link
+	Up      bool   `json:"up"`      // the server's raft runs
+	Version int    `json:"version"` // newest version of the messages between servers that the server understands
 
-	Silent int64 `json:"silent"`           // ms since it last heard from a leader
-	Stands bool  `json:"stands,omitempty"` // it stands for election
+	Silent int64 `json:"silent"`           // ms since the server last heard from a leader
+	Stands bool  `json:"stands,omitempty"` // the server stands for election
 
 	// Config is the index of the log entry that contains its raft configuration.
 	Config  uint64 `json:"config,omitempty"`
 	Release string `json:"release,omitempty"` // version of its program
-	Waits   string `json:"waits,omitempty"`   // why it does not serve clients; empty: it serves them
+	Waits   string `json:"waits,omitempty"`   // why the server does not serve clients; empty: it serves clients
 
 	Told
 

@@ -54,7 +54,7 @@ func (r *reach) note(id uint32, err error) {
 	}
 }
 
-// called records a call from a server, which shows that this server can reach it too. A question does not
+// called() records a call from a server, which shows that this server can reach it too. A question does not
 // show that, because a server that waits with an empty directory asks others but refuses their calls.
 func (r *reach) called(id uint32, p Purpose) {
 	r.mu.Lock()

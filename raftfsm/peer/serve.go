@@ -161,7 +161,7 @@ const (
 	messageWait    = 5 * time.Second // longest silence of a server that is alive
 )
 
-// between records the end of a message.
+// between() records the end of a message.
 func (c *asked) between() {
 	if c.within {
 		c.within = false

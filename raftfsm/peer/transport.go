@@ -30,7 +30,7 @@ type transport struct {
 	pace    pace
 }
 
-// Transport returns raft's transport on the port. durable returns an index up to which every entry of this
+// Transport returns raft's transport on the port. durable() returns an index up to which every entry of this
 // server's log is on its disk.
 func (p *Port) Transport(durable func() uint64) raft.Transport {
 	t := &transport{port: p, host: p.o.Host, durable: durable, pace: pace{bytes: map[raft.ServerID]int{}},
@@ -57,7 +57,7 @@ func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t
 // EncodePeer implements raft.Transport.
 func (t *transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
 
-// DecodePeer implements raft.Transport. It also reads the form that candidate writes.
+// DecodePeer implements raft.Transport. It also reads the form that candidate() writes.
 func (t *transport) DecodePeer(b []byte) raft.ServerAddress {
 	addr, _, _ := bytes.Cut(b, candidateMark)
 	return raft.ServerAddress(addr)
@@ -134,7 +134,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 			return fmt.Errorf("entry %d is not in this server's log", l.Index)
 		}
 	}
-	size := cut(args, t.pace.limit(id)) // shortens the message in place, so raft sees what was sent; see cut
+	size := cut(args, t.pace.limit(id)) // shortens the message in place, so raft sees what was sent; see cut()
 	end := lastOf(args)
 	// Raft read its commit index before this call. So all entries up to that index are stored by now, and
 	// durable takes into account those that are not durable yet.
@@ -260,7 +260,7 @@ func (s *sending) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// begin records a snapshot until done is called. The bytes read from the returned reader count as sent.
+// begin records a snapshot until done() is called. The bytes read from the returned reader count as sent.
 func (s *sendings) begin(to uint32, size int64, r io.Reader) (_ io.Reader, done func()) {
 	snap := &sending{Reader: r, size: size}
 	s.to.Store(to, snap)

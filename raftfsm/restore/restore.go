@@ -40,7 +40,7 @@ type Restored struct {
 var (
 	// ErrRestoring says that another restore is under way.
 	ErrRestoring = status.Errorf(status.Restoring, "another restore is under way")
-	errLowDisk   = errors.New("a server's disk is low; nothing was changed: make room and try again")
+	errLowDisk   = errors.New("a server's disk is nearly full; nothing was changed: make room and try again")
 	// ErrNotKnown says that the restore may have taken place, or may still take place later.
 	ErrNotKnown = errors.New("it is not known whether the restore took place")
 )
@@ -69,8 +69,8 @@ func New(o Options) *Restorer { return &Restorer{o: o} }
 
 // Restore replaces the whole cluster's state by a backup of size bytes, which the caller has checked. All
 // clients are disconnected. Afterwards they find the state of the backup, with a zxid above that of the
-// backup and of the replaced state. If keep is false, all sessions end. After an error other than ErrNotKnown
-// nothing has changed.
+// backup and of the replaced state. If `keep` is false, all sessions end. After an error other than
+// ErrNotKnown nothing has changed.
 func (m *Restorer) Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (Restored, error) {
 	if !m.busy.TryLock() {
 		return Restored{}, ErrRestoring

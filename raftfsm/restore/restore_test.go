@@ -36,7 +36,7 @@ func newWorld() *world {
 	return w
 }
 
-// apply applies an entry with one request, which must be taken.
+// apply() applies an entry with one request, which must be taken.
 func (w *world) apply(t *testing.T, r state.Request) {
 	t.Helper()
 	bl := entries.Block{Count: 1, Requests: r.Append(nil)}

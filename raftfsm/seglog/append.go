@@ -54,7 +54,7 @@ func (l *Log) Append(entries []*raft.Log, lazily bool) error {
 	}
 	for i, e := range entries {
 		if e.Index != next+uint64(i) {
-			return fmt.Errorf("append entry %d, but the log ends with entry %d", e.Index, next+uint64(i)-1)
+			return fmt.Errorf("cannot append entry %d: the log ends with entry %d", e.Index, next+uint64(i)-1)
 		}
 	}
 	if len(l.queue) == 0 {
@@ -234,7 +234,7 @@ func (l *Log) tail(index uint64) (*segment, error) {
 		}
 		return nil, l.dropAll()
 	}
-	return nil, fmt.Errorf("append entry %d, but the log ends with entry %d", index, s.last())
+	return nil, fmt.Errorf("cannot append entry %d: the log ends with entry %d", index, s.last())
 }
 
 // roll begins a new segment at base, with room for at least need bytes. The new segment supersedes all
@@ -313,7 +313,7 @@ func (l *Log) makeSpare(size int) {
 }
 
 // takeSpare returns the spare segment, if there is one. If the segment is still being prepared, takeSpare
-// waits until it is ready or the channel enough fires.
+// waits until it is ready or the channel `enough` fires.
 func (l *Log) takeSpare(enough <-chan time.Time) prepared {
 	l.spareMu.Lock()
 	ch := l.spare

@@ -21,7 +21,7 @@ func (l *Log) DeleteRange(from, to uint64) error {
 	return err
 }
 
-// alone writes the queue and then calls f, while appends wait.
+// alone() writes the queue and then calls f, while appends wait.
 func (l *Log) alone(f func() error) error {
 	l.writer <- struct{}{}
 	defer func() { <-l.writer }()

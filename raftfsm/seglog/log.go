@@ -151,7 +151,7 @@ func (l *Log) find(index uint64) (queued *raft.Log, s *segment, at, size int) {
 	return nil, s, at, s.endOf(index) - at
 }
 
-// read reads one entry of a segment.
+// read() reads one entry of a segment.
 func (l *Log) read(s *segment, index uint64, at, size int, out *raft.Log) error {
 	b := make([]byte, size)
 	err := l.files.use(s, func(f vfs.File) error {

@@ -42,7 +42,8 @@ type model struct {
 
 func (m *model) last() uint64 { return m.first + uint64(len(m.entries)) - 1 }
 
-// same compares a log with the model. A log that was opened again may have entries before the model's first.
+// same() compares a log with the model. A log that was opened again may have entries before the model's
+// first.
 func (m *model) same(t *testing.T, l *Log) {
 	t.Helper()
 	last, _ := l.LastIndex()

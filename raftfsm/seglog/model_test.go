@@ -286,8 +286,8 @@ func (m *logModel) gap() error {
 	return m.again()
 }
 
-// outcome notes a step after which the log ends at entry last. If the step failed, outcome opens the log
-// again, and the log then ends between sure and last.
+// outcome notes a step after which the log ends at the entry `last`. If the step failed, outcome opens the
+// log again, and the log then ends between sure and last.
 func (m *logModel) outcome(err error, sure, last uint64) error {
 	if err == nil {
 		m.sure = last
@@ -345,7 +345,7 @@ func (m *logModel) open() (err error) {
 	fs := m.wrap(m.disk.Mount())
 	m.log, err = Open("log", Options{FS: fs, FirstSize: 1 << 10, FullSize: 4 << 10, InTurn: true})
 	if err == nil {
-		m.log.started.Do(func() {}) // see pump
+		m.log.started.Do(func() {}) // see pump()
 	}
 	if l, ok := fs.(*liar); ok {
 		l.opened = true

@@ -26,7 +26,7 @@ const (
 // maxRecord is a variable, so that a test can change the limit.
 var maxRecord = recordSize + MaxData
 
-// fits returns an error if an entry is too long.
+// fits() returns an error if an entry is too long.
 func fits(entries []*raft.Log) error {
 	for _, l := range entries {
 		if n := len(l.Data) + len(l.Extensions); n > maxRecord-recordSize {
@@ -71,8 +71,8 @@ func appendRecord(b []byte, l *raft.Log, batch, secret uint64) []byte {
 	return b
 }
 
-// seal completes the record at the start of b. The argument at is the offset of the record in the file. seal
-// writes the number of empty sectors twice, so that a reader notices a flipped bit.
+// seal completes the record at the start of b. The argument `at` is the offset of the record in the file.
+// seal writes the number of empty sectors twice, so that a reader notices a flipped bit.
 func seal(b []byte, at int) {
 	b = b[:binary.BigEndian.Uint32(b)]
 	n := uint32(min(emptySectors(b, at), mostNoted))
@@ -86,7 +86,7 @@ type record struct {
 	size                       int
 }
 
-// parse reads the record at the start of b, which holds the rest of the segment. The argument at is the
+// parse reads the record at the start of b, which holds the rest of the segment. The argument `at` is the
 // offset of the record in the file.
 func parse(b []byte, at int) (r record, err error) {
 	if len(b) < recordSize || binary.BigEndian.Uint64(b) == 0 {
@@ -124,7 +124,7 @@ func emptySectors(b []byte, at int) (empty int) {
 	return empty
 }
 
-// decode fills l from a whole record that parse has accepted. It does not keep b. The time of the append is
+// decode fills l from a whole record that parse() has accepted. It does not keep b. The time of the append is
 // not on the disk, because only measurements in the running process use it.
 func decode(b []byte, l *raft.Log) error {
 	ext := binary.BigEndian.Uint64(b[48:])

@@ -240,7 +240,7 @@ func (g *Service) NoLeader() error {
 var errNoLeader = status.Errorf(status.NoLeader, "there is no leader at the moment; try again")
 
 // setReadOnly sets whether clients that ask for it may read without a leader. Turning it off closes the
-// readers' connections, so look calls setReadOnly before it serves clients again.
+// readers' connections, so look() calls setReadOnly before it serves clients again.
 func (g *Service) setReadOnly(on bool) {
 	if on == g.readOnly {
 		return
@@ -250,8 +250,8 @@ func (g *Service) setReadOnly(on bool) {
 	g.o.Clients.ReadOnly(on)
 }
 
-// set begins to serve clients if reason is empty, and otherwise stops. It tells the observer under the lock,
-// so that the observer hears of every change in order.
+// set() begins to serve clients if reason is empty, and otherwise stops. It tells the observer under the
+// lock, so that the observer hears of every change in order.
 func (g *Service) set(reason string) {
 	g.reason = reason
 	serve := reason == ""

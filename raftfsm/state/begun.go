@@ -28,7 +28,7 @@ type begun struct {
 // beginning is a rate that has begun. Nothing in it changes.
 type beginning struct {
 	of    *beginner
-	nodes int32 // nodes that its first draw made: the rate and its missing directories
+	nodes int32 // nodes that the rate's first draw made: the rate and its missing directories
 }
 
 // beginner is an identity that began rates.

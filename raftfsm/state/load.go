@@ -25,7 +25,7 @@ var (
 	errNoSnapshot = errors.New("not a snapshot this program can read")
 	errLostChunks = errors.New("snapshot has lost chunks")
 	errNoPlace    = errors.New("the chunk is out of place")
-	errBehind     = errors.New("bytes after the end of the snapshot")
+	errBehind     = errors.New("bytes follow the end of the snapshot")
 )
 
 // Write adds the next piece.
@@ -52,7 +52,7 @@ func (c *chunks) cut(b []byte) (rest []byte, err error) {
 	for len(b) >= chunkFrame {
 		n := binary.BigEndian.Uint32(b[1:])
 		if n > MaxChunk {
-			return nil, fmt.Errorf("snapshot chunk %d claims %d bytes", c.count, n)
+			return nil, fmt.Errorf("snapshot chunk %d has an impossible length of %d bytes", c.count, n)
 		}
 		end := chunkFrame + int(n)
 		if len(b) < end {
@@ -70,7 +70,7 @@ func (c *chunks) chunk(head, payload []byte) error {
 	kind := head[0]
 	switch {
 	case chunkSum(kind, payload) != binary.BigEndian.Uint32(head[5:]):
-		return fmt.Errorf("snapshot chunk %d is damaged (checksum)", c.count)
+		return fmt.Errorf("snapshot chunk %d is damaged: its checksum is wrong", c.count)
 	case c.whole:
 		return errBehind
 	case kind == chunkEnd && (len(payload) != 4 || binary.BigEndian.Uint32(payload) != c.count):
@@ -84,7 +84,7 @@ func (c *chunks) chunk(head, payload []byte) error {
 	return nil
 }
 
-// read reads a whole snapshot.
+// read() reads a whole snapshot.
 func (c *chunks) read(from io.Reader) error {
 	if _, err := io.CopyBuffer(c, from, make([]byte, 256<<10)); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (d *decoder) loadSessions() error {
 		return err
 	}
 	if len(dec.Rest()) > 0 {
-		return errors.New("bytes after the sessions")
+		return errors.New("bytes follow the sessions")
 	}
 	d.sessions = nil
 	if d.state.ticketing {
@@ -263,7 +263,7 @@ func (s *State) complete(t *tree.Tree) error {
 	// An ephemeral node without its session would stay forever.
 	for id := range s.tree.Owners() {
 		if _, ok := s.sessions.Get(id); !ok {
-			return fmt.Errorf("node of session 0x%x, which does not exist", id)
+			return fmt.Errorf("a node belongs to session 0x%x, which does not exist", id)
 		}
 	}
 	for path := range s.begun.by { // a rate without its node would count forever

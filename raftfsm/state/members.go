@@ -179,7 +179,7 @@ func (s *Server) parse(value string, two bool) error {
 }
 
 // ServerID is the zlockd id of server n of a ZooKeeper. If no zlockd can have the number n, the result is
-// above ZeroID: it can stand in a list, but IsServerID refuses it.
+// above ZeroID: a list can contain this result, but IsServerID refuses it.
 func ServerID(n int64) uint32 {
 	switch {
 	case n == 0:

@@ -137,7 +137,7 @@ func (s *State) newRate(above []byte, path string, w *window.Window) []byte {
 // and must not be the directory of a lock.
 func MayBeRate(n tree.Ref) bool { return n.Kind() != tree.ContainerNode && n.Session() == 0 }
 
-// counts reports whether draws from a rate still count. It asks the window, because the node's own time may
+// counts() reports whether draws from a rate still count. It asks the window, because the node's own time may
 // be earlier than that of the last draw: if the leader's clock lags, the node gets the leader's time, but the
 // draw keeps the later time of the window.
 func (s *State) counts(path string) bool {

@@ -181,7 +181,7 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	expects(jute.QuotaExceeded, "ci", "/a/l")
 	b.s = reloaded(t, b.s)
 	expects(jute.QuotaExceeded, "ci", "/a/l")
-	b.now += 61_002 // their time to live is over
+	b.now += 61_002 // the time to live of the nodes is over
 	for _, path := range []string{"/a/b/e", "/a/b", "/a/c", "/a/f", "/a/k", "/g/h", "/i"} {
 		b.do(Request{Op: OpReap, Body: []byte(path)})
 	}

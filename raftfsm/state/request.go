@@ -107,7 +107,7 @@ type EndCause uint8
 // Causes of a session's end.
 const (
 	EndClosed   EndCause = iota // the client closed it
-	EndExpired                  // it was silent for its whole timeout
+	EndExpired                  // the session was silent for its whole timeout
 	EndOperator                 // an operator ended it
 )
 

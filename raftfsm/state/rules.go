@@ -39,7 +39,7 @@ func founding(kind byte, op jute.OpCode, members []Server, now int64) []byte {
 	return entries.One(kind, 0, &Request{Op: op, Body: []byte(ConfigText(members))}, now)
 }
 
-// found begins the history of a cluster of several servers at a zxid, and publishes the members.
+// found() begins the history of a cluster of several servers at a zxid, and publishes the members.
 func (s *State) found(members []byte, zxid int64, to Sink) {
 	s.zxid = zxid - 1
 	s.begin()
@@ -97,7 +97,8 @@ func (s *State) loadRules(d *jute.Decoder) error {
 		return nil
 	}
 	if s.rules = d.Int(); d.Err() == nil && (s.rules <= firstRules || s.rules > newestRules) {
-		return fmt.Errorf("rules %d: this program understands rules up to %d; use the version that wrote it",
+		return fmt.Errorf("the data have rules %d, but this program understands rules up to %d; use a "+
+			"newer version",
 			s.rules,
 			newestRules)
 	}

@@ -25,8 +25,8 @@ func snapshotBytes(t *testing.T, s *State) ([]byte, error) {
 	return file.Bytes(), err
 }
 
-// If a request of about the largest length is accepted, a snapshot can hold its data. The test has requests
-// of the largest length, and of a byte less and more.
+// If a request of about the largest length is accepted, a snapshot can hold its data. The test sends requests
+// of the largest length, of one byte less and of one byte more.
 func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 	race.Alone(t)
 	ids := []jute.ID{}

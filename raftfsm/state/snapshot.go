@@ -154,7 +154,7 @@ func (s *State) loadHeader(payload []byte) (at Position, err error) {
 		}
 	}
 	if d.Err() == nil && len(d.Rest()) > 0 {
-		return at, errors.New("bytes after the header")
+		return at, errors.New("bytes follow the header")
 	}
 	return at, d.Err()
 }
@@ -176,7 +176,7 @@ func beginChunks(to io.Writer, header, sessions []byte) *chunkWriter {
 	return w
 }
 
-// long writes a payload that may not fit into one chunk.
+// long() writes a payload that may not fit into one chunk.
 func (w *chunkWriter) long(kind, more byte, b []byte) {
 	for first := true; first || len(b) > 0; first = false {
 		n := min(len(b), sessionsChunk)

@@ -36,20 +36,20 @@ type Staging struct {
 // Occupied is the code of the answer while another backup is staged.
 const Occupied = jute.NodeExists
 
-// Open returns the request that opens the area, if it is not open.
+// Open returns the request that opens the area if the area is not open.
 func (g *Staging) Open() Request {
 	body := binary.BigEndian.AppendUint32(jute.AppendLong(nil, g.ID), g.Origin)
 	body = binary.BigEndian.AppendUint32(body, g.Birth)
 	return Request{Session: stageLane, Op: OpStage, Body: jute.AppendLong(body, g.Size)}
 }
 
-// Piece returns the request that brings bytes b of the backup, at offset at.
+// Piece returns the request that brings bytes b of the backup, at the offset `at`.
 func (g *Staging) Piece(at int64, b []byte) Request {
 	body := jute.AppendLong(jute.AppendLong(nil, g.ID), at)
 	return Request{Session: stageLane, Op: OpPiece, Body: append(body, b...)}
 }
 
-// Restore returns the request that replaces the state with the backup. If keep is true, the sessions of the
+// Restore returns the request that replaces the state with the backup. If `keep` is true, the sessions of the
 // backup continue. All other sessions end.
 func (g *Staging) Restore(keep bool) Request {
 	body := jute.AppendLong(nil, g.ID)
@@ -147,7 +147,7 @@ func (s *State) applyStaging(r *Request, to Sink) {
 	}
 }
 
-// created records in the staging area which nodes a change has created.
+// created() records in the staging area which nodes a change has created.
 func (p *staging) created(events []tree.Event) {
 	for i := range events {
 		if events[i].Type == jute.EventCreated {

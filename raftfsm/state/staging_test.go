@@ -100,8 +100,8 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			expect.Equal(t, birth, b.birth, "birth of the stream")
 			expect.Equal(t, last+1, b.next, "next request of the stream")
 			expect.Equal(t, b.s.ClusterID(), "test", "cluster")
-			// A connection from before the restore is refused, even if its session continues. No session id
-			// is given again.
+			// A connection from before the restore is refused, even if the session of that connection continues. No
+			// session id is given again.
 			if o := b.do(create(mine, "/late", 0))[0]; !o.Refused {
 				t.Errorf("a write from before: %+v", o)
 			}

@@ -142,7 +142,7 @@ func (s *State) applyTicket(r *Request, to Sink) error {
 	}
 	why := session.TicketEnd(d.Byte())
 	if d.Err() != nil || why < session.TicketGiven || why > session.TicketTried {
-		return fmt.Errorf("%w: the end of a ticket", entries.ErrCorrupt)
+		return fmt.Errorf("%w: the end of a ticket is invalid", entries.ErrCorrupt)
 	}
 	if until := sess.Ticket.Until; why == session.TicketExpired && (until == 0 || until > s.change.Time) {
 		s.out.Refused = true

@@ -10,24 +10,24 @@ import (
 // asked describes it.
 type Member struct {
 	ID     uint32 `json:"id"`
-	Peer   string `json:"peer"`   // its address for other servers
-	Client string `json:"client"` // its address for clients; empty: not known yet
+	Peer   string `json:"peer"`   // the member's address for other servers
+	Client string `json:"client"` // the member's address for clients; empty: not known yet
 	Voter  bool   `json:"voter"`
 	Progress
 }
 
 // Progress describes how far a member has applied the log.
 type Progress struct {
-	Applied  uint64 `json:"applied"`   // the newest log entry that it has applied
+	Applied  uint64 `json:"applied"`   // the newest log entry that the member has applied
 	Lag      uint64 `json:"lag"`       // how many entries it lags behind the leader
 	LagBytes *int64 `json:"lag_bytes"` // how many bytes these entries have; nil: not known
 	Heard    *int64 `json:"heard_ms"`  // ms since it was last heard from; nil: it is not heard from
-	Version  string `json:"version"`   // version of its program; empty: not known
+	Version  string `json:"version"`   // version of the member's program; empty: not known
 	Starts   uint64 `json:"starts"`    // how often its data directory was started
 
 	SnapshotSent int64  `json:"snapshot_sent"` // bytes of a snapshot that are already sent to it
 	SnapshotSize int64  `json:"snapshot_size"`
-	Waits        string `json:"waits"` // what it waits for, or why it is not heard from
+	Waits        string `json:"waits"` // what the member waits for, or why it is not heard from
 }
 
 // A server that lags behind by no more than these limits may get a vote or the leadership, and counts as
@@ -59,7 +59,7 @@ func (p *Progress) Well() bool { return p.Reached() && p.Lag <= EnoughToVote && 
 type Found struct {
 	Progress
 	At    string `json:"at"`    // the address that the server gives as its own
-	Known bool   `json:"known"` // its data directory is that of the member
+	Known bool   `json:"known"` // the server's data directory is the member's
 }
 
 // Members is the answer to GET /members.

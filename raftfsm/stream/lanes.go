@@ -34,7 +34,7 @@ type lane struct {
 	bufHead int
 }
 
-// waits reports whether requests of the session wait in the lanes.
+// waits() reports whether requests of the session wait in the lanes.
 func (ls *lanes) waits(session int64) bool {
 	l := ls.by[session]
 	return l != nil && l.head < len(l.queue)

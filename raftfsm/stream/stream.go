@@ -283,7 +283,8 @@ func (s *Stream) shrink() []byte {
 	return s.buf[:0]
 }
 
-// SkipTo removes the requests up to last, whose outcomes are unknown because a snapshot covers them.
+// SkipTo removes the requests up to the number `last`, whose outcomes are unknown because a snapshot covers
+// them.
 func (s *Stream) SkipTo(last uint64) (unknown []state.Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,8 +345,8 @@ func (s *Stream) Opening(m state.Member, rand io.Reader) entries.Block {
 }
 
 // Told is called when a stream of this server was opened, and when the stream was closed because this server
-// was removed. It is also called after a snapshot, because the snapshot may cover either event. again reports
-// whether the stream needs another birth.
+// was removed. It is also called after a snapshot, because the snapshot may cover either event. `again`
+// reports whether the stream needs another birth.
 func (s *Stream) Told(nonce int64, birth uint32) (again bool) {
 	s.mu.Lock()
 	is, ours := s.birth, birth != 0 && nonce == s.nonce

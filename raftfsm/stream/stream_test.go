@@ -266,7 +266,7 @@ func (w *waits) Done(o *state.Outcome, _ *state.State) {
 	}
 }
 
-// opened returns a stream with birth 1 that takes requests.
+// opened() returns a stream with birth 1 that takes requests.
 func opened(t *testing.T, requests int, w state.Waiter) (*Stream, Reader) {
 	t.Helper()
 	s := New()

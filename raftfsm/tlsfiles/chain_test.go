@@ -76,7 +76,7 @@ func TestListThatIsNotWholeIsRefused(t *testing.T) {
 	}{
 		"two":                 {append(bytes.Clone(one), two...), ""},
 		"text before":         {append([]byte("Certificate Revocation List:\n"), one...), ""},
-		"the last is cut":     {append(bytes.Clone(one), two[:len(two)/2]...), "begins 2 revocation lists"},
+		"the last is cut":     {append(bytes.Clone(one), two[:len(two)/2]...), "contains 2 revocation lists"},
 		"the first is cut":    {append(bytes.Clone(one[:len(one)/2]), two...), "--tls-crl "},
 		"the only one is cut": {one[:len(one)/2], "holds no revocation list"},
 	} {

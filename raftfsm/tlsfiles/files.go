@@ -220,7 +220,8 @@ func ReadCRL(path string) (lists []*x509.RevocationList, err error) {
 	case lists == nil:
 		return nil, fmt.Errorf("--tls-crl %s holds no revocation list: want a PEM file with BEGIN X509 CRL", path)
 	case begun != len(lists): // otherwise certificates that an unreadable list revokes would be accepted
-		return nil, fmt.Errorf("--tls-crl %s begins %d revocation lists, and only %d of them are whole", path,
+		return nil, fmt.Errorf("--tls-crl %s contains %d revocation lists, but only %d of them are whole",
+			path,
 			begun, len(lists))
 	}
 	return lists, nil

@@ -27,7 +27,8 @@ func (u *Upkeep) Full() string {
 
 const roomLook = 250 * time.Millisecond
 
-// DiskLow returns why WatchDisk found this server's disk low. It returns "" if the disk is not low.
+// DiskLow returns why this server's disk has too little free space, as WatchDisk found it. It returns "" if
+// there is enough.
 func (u *Upkeep) DiskLow() string { return *u.low.Load() }
 
 // NoteDisk records why the disk has too little free space; "" means that there is enough.
@@ -42,8 +43,8 @@ func (u *Upkeep) WatchDisk(ctx context.Context) {
 	}
 }
 
-// lowWith returns why this server's disk would be low if so many more bytes were used. It returns "" if the
-// disk would not be low.
+// lowWith returns why this server's disk would have too little free space if so many more bytes were used. It
+// returns "" if there would be enough.
 func (u *Upkeep) lowWith(less int64) string {
 	free, err := u.o.FreeBytes(u.o.Dir)
 	if err != nil {
@@ -62,7 +63,7 @@ func (u *Upkeep) lowWith(less int64) string {
 		u.o.Dir, free>>20, reserve>>20)
 }
 
-// ErrNoRoom is the error for a disk that would be low.
+// ErrNoRoom is the error for a disk that would have too little free space.
 var ErrNoRoom = errors.New("no room")
 
 // Room returns an error if this server's disk has no room for so many bytes.

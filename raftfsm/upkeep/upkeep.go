@@ -64,7 +64,7 @@ type Upkeep struct {
 	low     atomic.Pointer[string] // why the disk has too little free space; empty: there is enough
 }
 
-// New returns an Upkeep of a disk that is not low.
+// New returns an Upkeep of a disk with enough free space.
 func New(o Options) *Upkeep {
 	u := &Upkeep{o: o}
 	u.low.Store(new(string))

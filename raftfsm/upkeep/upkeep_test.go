@@ -164,7 +164,7 @@ func TestL19BoundsOfTheTree(t *testing.T) {
 }
 
 // A disk has too little free space if the free space is at least one byte below the reserve. A disk whose
-// free space cannot be read does not count as low.
+// free space cannot be read counts as a disk with enough.
 func TestRoomThatIsKeptFree(t *testing.T) {
 	d := openDisk(t)
 	var free int64

@@ -84,7 +84,7 @@ func newAdmin(t *testing.T, f *fake, whitelist string) *Admin {
 	return a
 }
 
-// at is the moment of all samples: Sat Nov 21 01:23:56 UTC 2026.
+// The variable at is the moment of all samples: Sat Nov 21 01:23:56 UTC 2026.
 var at = time.Date(2026, 11, 21, 1, 23, 56, 0, time.UTC)
 
 // standalone is a single server with two clients.

@@ -107,7 +107,7 @@ func (a *Admin) commandTable() []command {
 	}
 }
 
-// runCommand returns the whole answer of a command. The argument name is the name that the request used.
+// runCommand returns the whole answer of a command. The argument `name` is the name that the request used.
 func (a *Admin) runCommand(c *command, name string, need report.Need, args url.Values) object {
 	s := a.o.Source.Status(c.need | need)
 	if !s.Answers() && !c.always {

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// unread is the writer of an answer that its client does not read until free is closed.
+// unread is the writer of an answer that its client does not read until the channel `free` is closed.
 type unread struct {
 	*httptest.ResponseRecorder
 	free  chan struct{}

@@ -74,7 +74,7 @@ type Figures struct {
 	Written, Lost int64
 	LostAt        time.Time // when a line was last lost
 	Problem       error     // why writing the log fails; nil: writing works
-	Outgrows      error     // why the log exceeds its size limit, although it is written; nil: it does not
+	Outgrows      error     // why the log exceeds its size limit, although it is written; nil: within the limit
 }
 
 // Figures returns the counts so far.

@@ -192,7 +192,7 @@ func taker(i *server.Instance, c *clock, dir string, id uint32, rank, of int) *b
 		Source: func() backup.Source { return i.Node() }, Place: func() (int, int) { return rank, of }, Now: c.now}
 }
 
-// begin runs a Taker until stop is called.
+// begin runs a Taker until stop() is called.
 func begin(t *testing.T, k *backup.Taker) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

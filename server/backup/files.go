@@ -47,7 +47,7 @@ type Taker struct {
 // State describes the backups so far.
 type State struct {
 	Last          time.Time     // when the newest backup was taken; zero: there is no backup yet
-	Age           time.Duration // since the newest backup or, without one, since Run began
+	Age           time.Duration // time since the newest backup or, without one, since Run began
 	Taken, Failed int64
 	Err           string    // why the last attempt failed; empty if it succeeded
 	Since         time.Time // when the first attempt after the newest backup failed
@@ -90,7 +90,7 @@ func (t *Taker) ours(e os.DirEntry) bool {
 	return err == nil && cluster == t.cluster
 }
 
-// files returns the sorted names of this server's files that have the suffix end. It also returns how many
+// files returns the sorted names of this server's files that have the suffix `end`. It also returns how many
 // such files have this server's id but belong to other clusters.
 func (t *Taker) files(end string) (names []string, others int) {
 	entries, err := os.ReadDir(t.Dir)

@@ -70,7 +70,7 @@ func (h *Handler) backup(r *http.Request, format string) (*apply.Backup, *port.R
 		return nil, no
 	}
 	if format != "zookeeper" && format != "zlockd" {
-		return nil, port.Refuse(http.StatusBadRequest, "format is zookeeper or zlockd")
+		return nil, port.Refuse(http.StatusBadRequest, "format must be zookeeper or zlockd")
 	}
 	source := h.Source()
 	if source == nil {

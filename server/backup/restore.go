@@ -160,7 +160,7 @@ func check(f *io.SectionReader, target Target) error {
 	}
 	b, err := state.CheckBackup(f)
 	if err != nil {
-		return fmt.Errorf("the backup is not complete: %w; use another one", err)
+		return fmt.Errorf("the backup is not complete: %w; use another backup", err)
 	}
 	return target.Fits(b.Nodes, b.Bytes)
 }

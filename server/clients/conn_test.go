@@ -143,7 +143,7 @@ func TestTroublesAreRemembered(t *testing.T) {
 	}
 }
 
-// living returns the bytes of live objects and of stacks in this process.
+// living() returns the bytes of live objects and of stacks in this process.
 func living() (heap, stacks int) {
 	var m runtime.MemStats
 	for range 3 { // stacks shrink by half each time

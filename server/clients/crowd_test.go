@@ -59,7 +59,7 @@ func (c *crowd) dial(i int, hello []byte) {
 	c.ln.conns <- m
 }
 
-// open opens a session on each connection.
+// open() opens a session on each connection.
 func (c *crowd) open(t *testing.T) {
 	t.Helper()
 	c.sessions = make([]wire.Session, len(c.conns))
@@ -134,7 +134,7 @@ func (l times) String() string {
 	return fmt.Sprintf("p50 %v, p99 %v, longest %v of %d", at(n/2), at(n*99/100), at(n-1), n)
 }
 
-// beside repeats op while do runs, and once more afterwards. It returns how long each op took.
+// beside() repeats op while do runs, and once more afterwards. It returns how long each op took.
 func beside(do, op func()) (took times) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {

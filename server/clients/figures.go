@@ -101,7 +101,7 @@ func (s *Server) WatchScan(f func(path string, session int64) bool) {
 	}
 }
 
-// Watching reports whether a session watches exactly this path; known is false if the session is not
+// Watching reports whether a session watches exactly this path; `known` is false if the session is not
 // connected to this server.
 func (s *Server) Watching(session int64, path string) (watching, known bool) {
 	c := s.conns.Of(session)

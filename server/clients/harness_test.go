@@ -164,7 +164,7 @@ func (v *valve) open() {
 	v.held = nil
 }
 
-// waiting returns the number of requests that the valve holds back.
+// waiting() returns the number of requests that the valve holds back.
 func (v *valve) waiting() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -188,7 +188,7 @@ func (r *rig) status() *report.Status {
 	return s
 }
 
-// measured returns the sum of a metric's present values.
+// measured() returns the sum of a metric's present values.
 func (r *rig) measured(name string) (sum int) {
 	for _, x := range r.status().Extra {
 		if x.Name == name {
@@ -233,7 +233,7 @@ func (r *rig) sessions() (ids []int64) {
 	return ids
 }
 
-// call sends a request and fails the test unless the answer has the code want.
+// call sends a request and fails the test unless the answer has the code `want`.
 func call(t testing.TB, c *wire.Conn, want jute.ErrCode, op jute.OpCode, body wire.Body) wire.Frame {
 	t.Helper()
 	f := must.Get(c.Call(op, body))(t)
@@ -269,7 +269,7 @@ func wantKinds(t testing.TB, c *wire.Conn, want ...any) {
 	must.List(t, got, want, "frames %v", got)
 }
 
-// eventually waits for a condition.
+// eventually() waits for a condition.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	must.Await(t, "never: "+what, time.Minute, func() bool { return ok() })

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// fakeGSSAPI accepts the token "ticket" once, at the time at. After it has made its offer, it accepts the
+// fakeGSSAPI accepts the token "ticket" once, at the time `at`. After it has made its offer, it accepts the
 // token "choice".
 type fakeGSSAPI struct {
 	at   time.Time

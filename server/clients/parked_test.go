@@ -205,7 +205,7 @@ func TestPipelinesAnswerAsSingleRequestsDo(t *testing.T) {
 	}
 }
 
-// answers reads until the reply whose xid is `last`, and describes the answers without zxids and times.
+// answers() reads until the reply whose xid is `last`, and describes the answers without zxids and times.
 func answers(t *testing.T, c *wire.Conn, last int, pair string) (list []string) {
 	t.Helper()
 	for {

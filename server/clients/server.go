@@ -86,7 +86,8 @@ func (s *Server) CutOff() {
 	s.listeners.close()
 }
 
-// Pauses between attempts to accept while the system refuses, for example without free descriptors.
+// Pauses between attempts to accept a connection while the system refuses, for example because no descriptor
+// is free.
 const (
 	acceptWaitMin = 5 * time.Millisecond
 	acceptWaitMax = time.Second
@@ -108,7 +109,7 @@ func (l *listeners) close() {
 	}
 }
 
-// opened counts a listener, unless the server stops.
+// opened() counts a listener, unless the server stops.
 func (s *Server) opened(ln net.Listener) bool {
 	s.listeners.lock.Lock()
 	defer s.listeners.lock.Unlock()
@@ -120,7 +121,7 @@ func (s *Server) opened(ln net.Listener) bool {
 	return true
 }
 
-// stops reports whether the server stops.
+// stops() reports whether the server stops.
 func (s *Server) stops() bool {
 	select {
 	case <-s.conns.Stopped():

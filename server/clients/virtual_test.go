@@ -113,7 +113,7 @@ func TestTrickledHandshakeHasTheSameDeadline(t *testing.T) {
 }
 
 // A session lives as long as bytes arrive, and then for exactly its timeout. Its connection ends soon after
-// it.
+// the session.
 func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
 	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)

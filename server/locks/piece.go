@@ -29,7 +29,7 @@ type piece struct {
 // the piece.
 type met struct {
 	in *group
-	at int // the directory's index in dirs; used only if the field in is nil
+	at int // the directory's index in dirs; used only if the field `in` is nil
 	recipe.Node
 }
 
@@ -42,7 +42,7 @@ type dir struct {
 	// part is the possible role of the directory in a semaphore, whose node has the data semData.
 	part    turns.Part
 	hidden  bool // not every client may list the children of the directory
-	kazoo   bool // its name is one that kazoo uses
+	kazoo   bool // the name is one that kazoo uses
 	semData string
 }
 
@@ -63,8 +63,8 @@ func (p *piece) clear() {
 
 var anyone = []jute.ID{jute.WorldAnyone[0].ID}
 
-// node records a contender of a group. If the parameter in is nil, the contender belongs to the directory
-// with the index at.
+// node records a contender of a group. If the parameter `in` is nil, the contender belongs to the directory
+// with the index `at`.
 func (p *piece) node(n tree.Ref, in *group, at int) {
 	st := n.Stat()
 	data, allowed := n.Data(anyone)
@@ -110,7 +110,7 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 	return len(p.dirs) - 1, 1 + (d.to-d.from)/pathBytes
 }
 
-// group makes a group from the directory with the index at. It is called without the state lock.
+// group makes a group from the directory with the index `at`. It is called without the state lock.
 func (p *piece) group(at int) *group {
 	d := &p.dirs[at]
 	g := &group{Dir: turns.Dir{Path: string(p.paths[d.from:d.to]), Data: d.data, Next: d.next,

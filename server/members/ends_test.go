@@ -117,7 +117,7 @@ func TestWaitingJobsEnd(t *testing.T) {
 		job     job
 		prepare func(*trouble)
 		told    string // a part of the last step while it waits
-		err     string // the error when its patience is over
+		err     string // the error when the patience of the call is over
 	}{
 		{"no leader", job{Op: "remove", ID: 3}, func(c *trouble) { c.kind, c.err = "remove", no },
 			"waiting: no leader", "no leader"},
@@ -207,7 +207,7 @@ func TestSnapshotsWithoutEndAreNoProgress(t *testing.T) {
 	const size = 30 << 20
 	for name, c := range map[string]struct {
 		pause   bool // for a moment no snapshot is under way
-		applied int  // the snapshot that it applies; 0: none
+		applied int  // the snapshot that the new member applies; 0: none
 	}{
 		"at once":            {false, 0},
 		"after a pause":      {true, 0},

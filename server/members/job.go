@@ -116,7 +116,7 @@ func (j *job) members() (all *status.Members, ours *status.Member, err error) {
 	return all, ours, nil
 }
 
-// change makes one change. If the leader refuses it with a code in done, the change is made already. If the
+// change makes one change. If the leader refuses it with a code in `done`, the change is made already. If the
 // answer to one attempt is lost, and the next attempt is refused with such a code, then the lost attempt has
 // made the change.
 func (j *job) change(op change.Op, addr string, done ...status.Code) error {
@@ -171,7 +171,7 @@ func (j *job) vacant(all *status.Members, addr string) error {
 	return nil
 }
 
-// answers waits until the server answers at the address.
+// answers() waits until the server answers at the address.
 func (j *job) answers(addr string) (found *status.Found, err error) {
 	for {
 		err = j.again(func(ctx context.Context) (err error) {
@@ -200,7 +200,7 @@ func (j *job) answers(addr string) (found *status.Found, err error) {
 	}
 }
 
-// join adds the running server, and then calls follow.
+// join adds the running server, and then calls follow().
 func (j *job) join(addr string, vote bool) error {
 	if err := j.change(change.Add, addr, status.IsMember); err != nil {
 		return err

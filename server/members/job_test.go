@@ -22,7 +22,7 @@ type fakeCluster struct {
 	leader   uint32
 	answers  map[string]int    // by address: how many tries fail before the server answers
 	known    map[string]bool   // addresses where the member's own directory is
-	at       map[string]string // by address: the different address that the server there reports
+	at       map[string]string // for an address: the different address that the server there reports
 	stumble  int               // how many changes fail because there is no leader
 	lost     int               // how many changes are made although their answers are lost
 	notReady int               // how many promotions are refused because they come too early

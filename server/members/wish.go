@@ -60,7 +60,7 @@ func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) err
 	}
 }
 
-// once checks a wish in ZooKeeper's order. First it checks whatever this server can check alone, then the
+// once() checks a wish in ZooKeeper's order. First it checks whatever this server can check alone, then the
 // client's rights, and then the conditions that need answers of other servers. Then it carries out the wish.
 func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logger) (err error) {
 	t := transition{ctx: ctx, node: n, log: log, added: map[uint32]bool{}}
@@ -124,7 +124,7 @@ func (t *transition) safe() error {
 	return change.Safe(voters, t.ready)
 }
 
-// possible returns an error for a request that a ZooKeeper can carry out but this server cannot.
+// possible() returns an error for a request that a ZooKeeper can carry out but this server cannot.
 func (t *transition) possible() error {
 	at := map[string]uint32{}
 	for _, id := range t.to.ids(0) {
@@ -219,7 +219,7 @@ func (t *transition) join(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// joins returns the changes that come first. A running server must catch up before it gets a vote.
+// joins() returns the changes that come first. A running server must catch up before it gets a vote.
 func (t *transition) joins() (list []change.Change) {
 	for _, id := range t.to.ids(t.node.ID()) {
 		s := t.to[id]

@@ -17,7 +17,7 @@ server.2=h2:2888:2889:participant;h2:2181
 server.3=h3:2888:2889:participant;h3:2181
 version=10000002a`
 
-// For these wishes, goal returns what ZooKeeper 3.8 answers to the super user before it asks other servers.
+// For these wishes, goal() returns what ZooKeeper 3.8 answers to the super user before it asks other servers.
 func TestReconfigPlans(t *testing.T) {
 	const four = "server.4=h4:2888:3888;2181"
 	joining := func(s string) Wish { return Wish{Version: -1, Joining: s} }

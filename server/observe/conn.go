@@ -47,7 +47,7 @@ func (s *Conn) Last(xid int32, op jute.OpCode, zxid int64) {
 	}
 }
 
-// Took records that n requests were answered. Each took the time d, and now is the time of the answers.
+// Took records that n requests were answered. Each took the time d, and `now` is the time of the answers.
 func (s *Conn) Took(n int, d, now time.Duration) {
 	ms := d.Milliseconds()
 	s.replied = now

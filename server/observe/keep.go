@@ -56,8 +56,8 @@ func partsWithoutData(body []byte) (kept []byte) {
 	}
 }
 
-// after() returns the offset of the end of a text in a body. The text begins at the offset at. The result is
-// -1 if the body is too short, or if the length of the text is impossible.
+// after() returns the offset of the end of a text in a body. The text begins at the offset `at`. The result
+// is -1 if the body is too short, or if the length of the text is impossible.
 func after(body []byte, at int) int {
 	if at < 0 || len(body)-at < 4 {
 		return -1

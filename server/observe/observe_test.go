@@ -55,7 +55,7 @@ func TestNamesAreBounded(t *testing.T) {
 	expect.Equal(t, len(r.Counts(time.Second)), maxNames, "names")
 }
 
-// A count is shown until the end of the window after its own, and no longer.
+// A count is shown until the end of the window that follows the count's own window, and no longer.
 func TestCountsAreOfTheLastMinutes(t *testing.T) {
 	var r recent
 	r.Add("a", Count{2, 10}, 0)

@@ -23,7 +23,7 @@ const (
 	maxName  = 256  // the limit of bytes in a name
 )
 
-// Add adds c to the counts of a name at the time now. It ignores a name that is too long, and a new name if
+// Add adds c to the counts of a name at the time `now`. It ignores a name that is too long, and a new name if
 // the window already has maxNames names. The caller may reuse the memory of name, so Add must not store name
 // itself in the map.
 func (r *recent) Add(name string, c Count, now time.Duration) {

@@ -12,7 +12,7 @@ const maxListed = 45_000_000
 const (
 	ListedConn    = 1000
 	ListedSession = 100
-	listedPath    = 30 // without the path itself; see ListedPath
+	listedPath    = 30 // bytes of an entry without the path; see ListedPath
 )
 
 // Fits reports whether the answer has room for another entry of the given bytes. If not, it notes that the

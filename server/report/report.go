@@ -121,7 +121,7 @@ type Pair struct{ Key, Value string }
 
 // Sample is a value of one of zlockd's own metrics. A counter's name ends in _total.
 type Sample struct {
-	Name   string // its name without the prefix zlockd_
+	Name   string // name of the metric without the prefix zlockd_
 	Help   string
 	Value  float64
 	Labels []Pair // the same keys for all samples of one name

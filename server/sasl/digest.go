@@ -32,7 +32,7 @@ type digest struct {
 func (e *digest) Answer(token []byte, _ time.Time) ([]byte, error) {
 	next := e.next
 	if e.next = nil; next == nil {
-		return nil, fmt.Errorf("%w: a token came after its end", errProtocol)
+		return nil, fmt.Errorf("%w: a token came after the end of the exchange", errProtocol)
 	}
 	return next(token)
 }

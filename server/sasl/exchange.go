@@ -42,7 +42,7 @@ func (m *Mechanisms) Begin(empty bool, random io.Reader) (Negotiation, error) {
 	case m.Users != nil:
 		return m.Users.begin(random)
 	}
-	return nil, errors.New("the client speaks DIGEST-MD5, and this server only GSSAPI with Kerberos")
+	return nil, errors.New("the client speaks DIGEST-MD5, but this server speaks only GSSAPI with Kerberos")
 }
 
 // begin begins a negotiation; random is the source of its nonce.

@@ -84,7 +84,8 @@ func refusal(out *state.Outcome) *Answer {
 	case jute.NoAuth:
 		return fail(http.StatusForbidden, "forbidden", "the access rights of the path refuse this identity")
 	case jute.Throttled:
-		return fail(http.StatusServiceUnavailable, "full", "a server's disk is low, or the path is full")
+		return fail(http.StatusServiceUnavailable, "full", "a server's disk is nearly full, or the path is "+
+			"full")
 	}
 	return fail(http.StatusBadRequest, "path", "this path cannot have a contender: %v", out.Code)
 }

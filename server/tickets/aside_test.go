@@ -22,7 +22,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// quiet is the observer of a node without clients.
+// The type quiet is the observer of a node without clients.
 type quiet struct{ *tickets.Server }
 
 func (q quiet) Events(_ int64, events []tree.Event) { q.Server.Events(events) }

@@ -143,7 +143,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 	return s.Give(r.Context(), q)
 }
 
-// read reads the secret and the parameters. It reports whether the request has a secret.
+// read() reads the secret and the parameters. It reports whether the request has a secret.
 func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duration) (known bool, a *Answer) {
 	secrets := r.Header.Values(header)
 	if len(secrets) > 1 {
@@ -163,7 +163,8 @@ func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duratio
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if err := r.ParseForm(); err != nil {
 		if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
-			return known, fail(http.StatusRequestEntityTooLarge, "long", "a body has at most %d bytes", maxBody)
+			return known, fail(http.StatusRequestEntityTooLarge, "long", "the body is longer than %d bytes",
+				maxBody)
 		}
 		return known, fail(http.StatusBadRequest, "parameters", "the parameters cannot be read")
 	}
@@ -198,7 +199,7 @@ func checkSecret(s string) error {
 func (q *Request) parameters(form url.Values, most time.Duration) error {
 	for name, values := range form {
 		if len(values) > 1 {
-			return fmt.Errorf("there are %d values of %.40q", len(values), name)
+			return fmt.Errorf("there are %d values of %.40q: give only one", len(values), name)
 		}
 		read := q.parameter
 		if q.Draws {

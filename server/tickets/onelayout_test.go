@@ -62,7 +62,7 @@ func TestOneLayoutBesidePermitsOfTickets(t *testing.T) {
 	expect.That(t, create("/s/"+curator+"lock-") != nil, "a contender of a mutex beside a permit is taken")
 	expect.OK(t, create("/s/leases/"+curator+"lease-"), "a permit of Curator's beside a ticket's")
 	c.expect(2, 201, "POST /v1/locks/s?mode=permit")
-	c.expect(3, 202, "POST /v1/locks/s?mode=permit") // three are taken: it waits in the semaphore's queue
+	c.expect(3, 202, "POST /v1/locks/s?mode=permit") // three permits are taken, so the ticket waits
 
 	must.Get(other.Create("/m", nil, 0))(t)
 	must.OK(t, create("/m/"+curator+"lock-"))

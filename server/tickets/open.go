@@ -30,7 +30,7 @@ func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte
 // new.
 func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, _ error) {
 	var password [jute.PasswordSize]byte
-	_, _ = rand.Read(password[:]) // it never fails
+	_, _ = rand.Read(password[:]) // rand.Read never fails
 	until := int64(0)
 	if !q.Until.IsZero() {
 		until = q.Until.UnixMilli()
@@ -97,5 +97,5 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		return false, refusal(&out), nil
 	}
 	return false, fail(http.StatusServiceUnavailable, "busy",
-		"other requests were faster than this one: repeat it"), nil
+		"other requests were faster than this one: repeat the request"), nil
 }

@@ -45,8 +45,8 @@ func (p paces) next(key string, most, n int, now time.Time, longest time.Duratio
 	return wait
 }
 
-// opens counts a new ticket or rate of an identity, or refuses it. nodes is how many nodes the ticket or rate
-// makes.
+// opens() counts a new ticket or rate of an identity, or refuses it. nodes is how many nodes the ticket or
+// rate makes.
 func (s *Server) opens(i *Identity, nodes int) *Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
 		perOpen*i.Rate)
 }
 
-// finish ends a request. seen is how many nodes were read for its answer.
+// finish ends a request. `seen` is how many nodes were read for its answer.
 func (s *Server) finish(i *Identity, seen int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -64,7 +64,7 @@ func childrenOf(dir tree.Ref) (names []string) {
 	return names
 }
 
-// grants reports whether n permits of the semaphore are free. limit is the number of permits if none is
+// grants() reports whether n permits of the semaphore are free. limit is the number of permits if none is
 // stored.
 func (s *semaphore) grants(limit, n int) (bool, error) {
 	if limit = cmp.Or(s.rec.Limit, limit); limit == 0 {
@@ -100,7 +100,7 @@ func (s *semaphore) numbers(t *tree.Tree, own []string, token int64) (slots []in
 		n, there := t.Child(s.dir, name)
 		switch slot := recipe.SlotOf(name); {
 		case slot == 0 && there && n.Stat().Czxid < token:
-			return nil, fmt.Sprintf("%s is a permit without a number, of another program", n.Path())
+			return nil, fmt.Sprintf("%s is a permit of another program and has no number", n.Path())
 		case slot > 0 && slices.Contains(own, name):
 			slots = append(slots, slot)
 		}

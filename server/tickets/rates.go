@@ -37,7 +37,7 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 		Identity:   q.Identity.Name,
 		RateBounds: state.RateBounds{All: MaxRates, Identity: int32(q.Identity.Rates)}}
 	if copy(d.Hash[:], q.Secret[:]); !secret {
-		_, _ = rand.Read(d.Hash[:]) // it never fails
+		_, _ = rand.Read(d.Hash[:]) // rand.Read never fails
 	}
 	of := rate{d.Path, d.Limit, d.Per}
 	patience := time.NewTimer(max(q.Wait-time.Since(q.Arrived), 0))
@@ -106,12 +106,12 @@ func (s *Server) drawn(q *Request, d window.Drawn, a *Answer) *Answer {
 		return a
 	}
 	s.drawRefused.Add(1)
-	a = fail(http.StatusTooManyRequests, "rate", "%d draws in %v: no further one is free", q.Limit, q.Per)
+	a = fail(http.StatusTooManyRequests, "rate", "%d draws in %v: no further draw is free", q.Limit, q.Per)
 	if d.Wait > 0 {
 		a.Retry = time.Duration(d.Wait) * time.Millisecond
 		body := a.Body.(*failure)
 		body.Retry = d.Wait
-		body.Text = fmt.Sprintf("%d draws in %v: the next is free in %v", q.Limit, q.Per, a.Retry)
+		body.Text = fmt.Sprintf("%d draws in %v: the next draw is free in %v", q.Limit, q.Per, a.Retry)
 	}
 	return a
 }
@@ -233,8 +233,8 @@ func rateRefusal(out *state.Outcome) *Answer {
 	return refusal(out)
 }
 
-// goes returns whether a caller is the first in its line (first), and whether the caller may send its draw
-// now (free). If free is true, the caller has left the line and must call gone() later. A caller
+// goes() returns whether a caller is the first in its line (first), and whether the caller may send its draw
+// now (free). If `free` is true, the caller has left the line and must call gone() later. A caller
 // that does not wait may send its draw if there is no line.
 func (s *Server) goes(of rate, t *turn, seen window.Drawn) (first, free bool) {
 	s.mu.Lock()
@@ -252,8 +252,8 @@ func (s *Server) goes(of rate, t *turn, seen window.Drawn) (first, free bool) {
 	return first, free
 }
 
-// gone notes that a draw is no longer under way. If `back` is true, the caller of the draw becomes the first
-// in line again.
+// gone() notes that a draw is no longer under way. If `back` is true, the caller of the draw becomes the
+// first in line again.
 func (s *Server) gone(of rate, t *turn, back bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -52,7 +52,7 @@ const (
 // newID returns the id of a new node.
 func newID() recipe.ID {
 	var r [16]byte
-	_, _ = rand.Read(r[:]) // it never fails
+	_, _ = rand.Read(r[:]) // rand.Read never fails
 	return recipe.NewID(int64(binary.BigEndian.Uint64(r[:])), binary.BigEndian.Uint64(r[8:]))
 }
 

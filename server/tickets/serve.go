@@ -131,7 +131,7 @@ func (s *Server) Close() {
 	s.Serving(false)
 }
 
-// Heard appends the tickets whose callers were heard from. If all is true, it also appends the tickets that
+// Heard appends the tickets whose callers were heard from. If `all` is true, it also appends the tickets that
 // it reported recently.
 func (s *Server) Heard(list []state.Touch, all bool) []state.Touch {
 	s.mu.Lock()
@@ -278,8 +278,8 @@ func (s *Server) view(q *Request) (g sight) {
 	return g
 }
 
-// sure is like view(), but if that finds no ticket, it first waits until this server's state has
-// every change that any server has answered.
+// sure is like view(), but if view() finds no ticket, it first waits until this server's state has every
+// change that any server has answered.
 func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 	g := s.view(q)
 	if g.lives() || g.over.Why != 0 {

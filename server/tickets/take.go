@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// gone returns the answer for a ticket that is over or belongs to another identity.
+// gone() returns the answer for a ticket that is over or belongs to another identity.
 func gone(q *Request, g *sight) *Answer {
 	e := &g.over
 	if e.Why == 0 || e.Identity != q.Identity.Name {
@@ -257,7 +257,7 @@ func (s *Server) transact(ctx context.Context, g *sight, ids []jute.ID, ops []by
 	return out, err
 }
 
-// leaves ends a ticket that has lost its node, and returns the answer.
+// leaves() ends a ticket that has lost its node, and returns the answer.
 func (s *Server) leaves(ctx context.Context, q *Request, g *sight, why session.TicketEnd) *Answer {
 	if err := s.end(ctx, q, g.session.ID, why); err != nil {
 		return unavailable(err)
@@ -274,7 +274,7 @@ func (s *Server) leaves(ctx context.Context, q *Request, g *sight, why session.T
 	return gone(q, &now)
 }
 
-// told returns the answer for a living ticket. at is a time at which the leader had surely heard of the
+// told() returns the answer for a living ticket. `at` is a time at which the leader had surely heard of the
 // ticket.
 func (s *Server) told(q *Request, g *sight, at time.Time) *Answer {
 	a := &Answer{Code: http.StatusOK, ETag: g.etag()}
@@ -430,7 +430,7 @@ func (s *Server) List(q *Request) *Answer {
 	return &Answer{Code: http.StatusOK, Body: b}
 }
 
-// serving returns a channel that closes when the server no longer serves, or the callers' tokens change.
+// serving() returns a channel that closes when the server no longer serves, or the callers' tokens change.
 func (s *Server) serving(q *Request) (off <-chan struct{}, on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

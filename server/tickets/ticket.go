@@ -122,7 +122,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	return g
 }
 
-// looked returns how many nodes a look at a lock reads: all children of its directories.
+// looked() returns how many nodes a look at a lock reads: all children of its directories.
 func looked(t *tree.Tree, path string) (n int) {
 	queue, permits := recipe.Join(path, recipe.QueueName), recipe.Join(path, recipe.PermitsName)
 	for _, p := range []string{path, queue, permits} {
@@ -163,10 +163,10 @@ func (g *sight) readNode(n tree.Ref) []byte {
 	return data
 }
 
-// placeIn finds a contender's place among the children of a directory. own is empty for a new contender.
+// placeIn finds a contender's place among the children of a directory. `own` is empty for a new contender.
 // placeIn ignores contenders that came later: if a later contender belongs to another kind of lock, that
-// contender is refused, not this one. But a node that takes over the number of another node always counts.
-// If there is an error and one node causes it, the result by is that node.
+// contender is refused, not this one. But a node that takes over the number of another node always counts. If
+// there is an error and one node causes it, the result `by` is that node.
 func placeIn(t *tree.Tree, dir tree.Ref, q turns.Rule, own recipe.Contender, token int64) (
 	p turns.Place, of int, by obstacle, err error) {
 	more := true
@@ -192,7 +192,7 @@ func placeIn(t *tree.Tree, dir tree.Ref, q turns.Rule, own recipe.Contender, tok
 	return p, of, by, err
 }
 
-// alone returns an error, and the node that causes it, if a lock of another kind is taken at the path of a
+// alone() returns an error, and the node that causes it, if a lock of another kind is taken at the path of a
 // queue.
 func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) (by obstacle, err error) {
 	if by, err = rivals(t, dir, turns.UseQueue, others, token); err != nil {

@@ -21,7 +21,7 @@ var turnsOfK9 = flag.Int("tickets.turns", 60, "tickets of each mode that TestK9N
 // holders keeps which tickets hold a lock at the moment, as their callers know it.
 type holders struct {
 	mu              sync.Mutex
-	limit           int // the permits of a semaphore
+	limit           int // how many permits the semaphore has
 	readers, alone  int
 	slots           map[int]bool
 	tokens          map[string]bool
@@ -123,7 +123,7 @@ func turnsOf(t *testing.T, c *three, first int, of func(turn int) (mode, query s
 			go func() { _, _ = ask(lost, at, n, what, bearer); stop() }() // an extra request, whose answer is lost
 			a, err := ask(ctx, at, n, what, bearer)
 			switch {
-			case answers.Add(1)%10 == 0: // it is lost
+			case answers.Add(1)%10 == 0: // the answer is lost
 			case err != nil, a.code >= 500, a.code == 429:
 				time.Sleep(20 * time.Millisecond)
 			case a.code == 202:
@@ -232,7 +232,7 @@ func TestK8EachAnswerMayBeLostInEachMode(t *testing.T) {
 						k.expect(other, 204, "DELETE "+path)
 					}
 					if at == lost || lost == len(steps) {
-						k.ask(n, what) // its answer is lost
+						k.ask(n, what) // the answer is lost
 					}
 					a := k.ask(n, what)
 					state := fmt.Sprint(a.code, a.Held, a.TTL, a.Slots, a.Position)

@@ -50,7 +50,7 @@ func (v *View) logExpired(e *observe.EndedSession) {
 	}
 	args := []any{"session", report.Hex(e.Session), "zxid", report.Hex(e.Zxid), "nodes", e.PathCount, "addr",
 		e.Addr, "on", e.Server, "timeout", e.Timeout}
-	if e.Silent > 0 { // its client was connected to this server
+	if e.Silent > 0 { // the session's client was connected to this server
 		args = append(args, "silent", e.Silent.Round(time.Millisecond))
 	}
 	if e.Lost != "" {
@@ -86,7 +86,8 @@ func (v *View) listEnded(_ context.Context, q *ask.Query) (any, error) {
 		return cause != "" && causes[e.Cause] != cause
 	})
 	list := endedList{V: ask.Version, Sessions: []answer.Ended{},
-		Note: "the last 10,000 that this server has learnt of since it started; in memory only"}
+		Note: "the last 10,000 ended sessions that this server has learnt of since it started; in memory " +
+			"only"}
 	list.Page, all = ask.Cut(all, offset, limit)
 	for i := range all {
 		e := &all[i]

@@ -99,7 +99,7 @@ func (v *View) filterOf(q *ask.Query) filter {
 	return f
 }
 
-// below reports whether a path is at or below a prefix.
+// below() reports whether a path is at or below a prefix.
 func below(path, prefix string) bool {
 	prefix = strings.TrimSuffix(prefix, "/")
 	return prefix == "" || strings.HasPrefix(path, prefix) && (len(path) == len(prefix) ||
@@ -119,7 +119,7 @@ func (f *filter) match(q *recipe.Queue) bool {
 	return f.holder == "" || slices.ContainsFunc(q.Holders, f.held)
 }
 
-// held reports whether the filter names a holder: by session, host, task or the text of its data.
+// held() reports whether the filter names a holder: by session, host, task or the text of its data.
 func (f *filter) held(c recipe.Entry) bool {
 	if id, ok := ask.ParseSession(f.holder); ok && id == int64(c.Session) {
 		return true

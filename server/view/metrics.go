@@ -123,7 +123,7 @@ func (m *meter) makeRoom(s *look.Scan) {
 	}
 }
 
-// waiting returns how many contenders wait, including those at the end of a long queue, which a scan omits.
+// waiting() returns how many contenders wait, including those at the end of a long queue, which a scan omits.
 func waiting(q *recipe.Queue) int {
 	if len(q.Waiters) == 0 {
 		return 0
@@ -131,8 +131,8 @@ func waiting(q *recipe.Queue) int {
 	return q.Total - len(q.Holders) - len(q.Participants)
 }
 
-// granted returns the least possible number of grants between two looks. It counts new holders, or contenders
-// that came and no longer wait.
+// granted() returns the least possible number of grants between two looks. It counts new holders, or
+// contenders that came and no longer wait.
 func granted(q *recipe.Queue, was, is seen, known bool) int64 {
 	fresh := 0
 	for _, token := range is.holders {
@@ -203,7 +203,7 @@ const (
 	otherPrefix = "other"
 )
 
-// label returns the label of a metric for a prefix. The keys of known are the prefixes that already have
+// label returns the label of a metric for a prefix. The keys of `known` are the prefixes that already have
 // labels.
 func label[V any](known map[string]V, prefix string) string {
 	if _, ok := known[prefix]; !ok && places(known) >= maxPrefixes {
@@ -212,7 +212,7 @@ func label[V any](known map[string]V, prefix string) string {
 	return prefix
 }
 
-// places returns how many prefixes have a label of their own.
+// places() returns how many prefixes have a label of their own.
 func places[V any](known map[string]V) int {
 	if _, ok := known[otherPrefix]; ok {
 		return len(known) - 1

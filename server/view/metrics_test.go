@@ -236,7 +236,8 @@ func TestAMemberThatIsGoneIsNoFollower(t *testing.T) {
 	}
 }
 
-// hangs is one of three servers; one of the others hangs: its connections stay open, but it sends nothing.
+// The type hangs is one of three servers. Another of them hangs: its connections stay open, but it sends
+// nothing.
 type hangs struct{ *three }
 
 func (hangs) Members(context.Context) (*status.Members, error) {

@@ -76,7 +76,7 @@ func draw(g graphAnswer) *picture {
 	}
 	last = min(last, maxCols-1)
 	rows := make([]int, last+1)
-	at := make([]int, n) // the box of a party; -1: it has none
+	at := make([]int, n) // index of the box of a party; -1: the party has no box
 	fits := func(i int) bool { return level[i] <= last && rows[level[i]] < maxRows }
 	for _, i := range cyclesFirst(g.Parties[:n]) {
 		party := &g.Parties[i]

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// away is a source without a state.
+// The type away is a source without a state.
 type away struct{ Source }
 
 func (away) View(func(*state.State)) bool { return false }

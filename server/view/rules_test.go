@@ -258,7 +258,7 @@ func TestMetricsOfACrowd(t *testing.T) {
 	fewer := *q
 	fewer.Waiters = q.Waiters[:1]
 	second := &look.Scan{At: at.Add(1), Locks: []recipe.Queue{fewer}}
-	fewer.Total, fewer.Next = 5000, 5003 // three came, and three have gone
+	fewer.Total, fewer.Next = 5000, 5003 // three waiters came, and three have gone
 	third := &look.Scan{At: at.Add(2), Locks: []recipe.Queue{fewer}}
 	var m meter
 	for i, want := range []struct {

@@ -178,7 +178,7 @@ func (v *View) oneSession(ctx context.Context, q *ask.Query) (any, error) {
 	return a, nil
 }
 
-// shows reports whether a query may see a path.
+// shows() reports whether a query may see a path.
 func (v *View) shows(q *ask.Query, path string) (shown bool) {
 	return q.All || v.source.View(func(st *state.State) { shown = st.Tree().Shows(path) }) && shown
 }

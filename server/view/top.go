@@ -87,7 +87,7 @@ func (v *View) top(_ context.Context, q *ask.Query) (any, error) {
 	if err := q.Wrong(); err != nil {
 		return nil, err
 	}
-	a := answer.Top{V: ask.Version, Note: "of this server, by the counters of its connections",
+	a := answer.Top{V: ask.Version, Note: "the numbers of this server, from the counters of its connections",
 		Watched: []answer.Busy{}}
 	first := func(rows []answer.Busy, by string) []answer.Busy {
 		slices.SortFunc(rows, func(x, y answer.Busy) int {
@@ -141,9 +141,9 @@ func (v *View) top(_ context.Context, q *ask.Query) (any, error) {
 
 func round(s float64) float64 { return float64(int64(s*10)) / 10 }
 
-// oldest returns the oldest sample. It is a minute old, unless the server has run for a shorter time. Without
-// a sample, oldest returns an empty one from the server's start, so rates count from the start of each
-// connection.
+// oldest() returns the oldest sample. It is a minute old, unless the server has run for a shorter time.
+// Without a sample, oldest returns an empty one from the server's start, so rates count from the start of
+// each connection.
 func (v *View) oldest() sample {
 	v.rates.mu.Lock()
 	defer v.rates.mu.Unlock()
@@ -153,7 +153,7 @@ func (v *View) oldest() sample {
 	return sample{at: time.Now().Add(-v.o.Now().Sub(v.began))}
 }
 
-// watched counts the watches by path.
+// watched() counts the watches by path.
 func (v *View) watched() (rows []answer.Busy, more bool) {
 	counts := map[string]int{}
 	seen := 0

@@ -55,7 +55,7 @@ type nodeAnswer struct {
 	V    int     `json:"v"`
 	Path string  `json:"path"`
 	Stat statRow `json:"stat"`
-	// Children are sorted by name. They begin after the name in the parameter after.
+	// Children are sorted by name. They begin after the name in the parameter `after`.
 	Children  []childRow `json:"children"`
 	More      bool       `json:"more,omitempty"`
 	Hidden    int        `json:"hidden,omitempty"` // children that not every client may list

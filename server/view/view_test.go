@@ -121,7 +121,8 @@ func (r *rig) get(code int, path string) object {
 	return o
 }
 
-// eventually asks until ok accepts the answer. An answer may be a little old; a costly answer may be older.
+// eventually() asks until ok() accepts the answer. An answer may be a little old; a costly answer may be
+// older.
 func (r *rig) eventually(path string, ok func(object) bool) object {
 	r.Helper()
 	var o object

@@ -42,7 +42,8 @@ const (
 	descriptors = 512
 )
 
-// limited makes servers run with few descriptors and 1 GiB of memory. A process that needs more memory ends.
+// limited() makes servers run with few descriptors and 1 GiB of memory. A process that needs more memory
+// ends.
 func limited(t *testing.T) {
 	bin := cluster.Build(t)
 	path := filepath.Join(t.TempDir(), "zlockd")

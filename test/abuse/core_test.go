@@ -44,7 +44,7 @@ type core struct {
 
 // holds is the cost of holds of the state lock.
 type holds struct {
-	longest, sum time.Duration // of processor time
+	longest, sum time.Duration // processor time
 	steps        int           // of the request with the most steps
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/zlockd/zlockd/tree/bounds"
 )
 
-// slower returns how many times longer a step of a request takes on this machine than on the machine of
-// docs/limits.md: at least 1, and at most 2, because a longer step is a fault of the program. Limits in time
-// are multiplied by it. The step is measured in the same run as the attacks.
+// slower() returns how many times longer a step of a request takes on this machine than on the machine of
+// docs/limits.md. The result is at least 1 and at most 2, because a longer step is a fault of the program.
+// The tests multiply limits of time by the result. The step is measured in the same run as the attacks.
 func slower(t *testing.T) float64 {
 	const creates, name = 10_000, 10
 	request := make([]byte, 0, creates*100)

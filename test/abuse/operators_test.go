@@ -114,7 +114,7 @@ func many(c *wire.Conn, n int, create func(k int) []byte) error {
 	return nil
 }
 
-// looked runs f while the attacker asks the leader for all lists of locks and watches.
+// looked() runs f while the attacker asks the leader for all lists of locks and watches.
 func (a *attacker) looked(f func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {

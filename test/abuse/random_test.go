@@ -56,11 +56,11 @@ type draw struct {
 	inside         jute.OpCode // operation in a multi
 	ops            int
 	ephemeral      bool
-	reads          bool // it reads the answers
+	reads          bool // the attackers read the answers
 	unfinished     bool // the last byte of a request never comes
 }
 
-// drawAttack draws an attack. A new kind of attack is added here.
+// drawAttack draws an attack. To add a kind of attack, extend this function.
 func drawAttack(seed uint64) *draw {
 	r := rand.New(rand.NewPCG(seed, 77))
 	log := func(most int) int { return int(float64(most) * r.Float64() * r.Float64()) }

@@ -63,7 +63,7 @@ func send(ctx context.Context, h *http.Client, addr, who, secret, what string) (
 	return resp.StatusCode, err
 }
 
-// ticketFlood sends requests over n connections to each server. made returns a request and its secret.
+// ticketFlood sends requests over n connections to each server. made() returns a request and its secret.
 func (a *attacker) ticketFlood(n int, who string, made func(k int64) (what, secret string)) {
 	h := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n,
 		DialContext: func(_ context.Context, _, addr string) (net.Conn, error) { return a.dial(addr) }}}
@@ -75,7 +75,7 @@ func (a *attacker) ticketFlood(n int, who string, made func(k int64) (what, secr
 	})
 }
 
-// rawTickets sends a text over n connections to each server, and reads as f does.
+// rawTickets sends a text over n connections to each server, and then calls f to read the answer.
 func (a *attacker) rawTickets(n int, text func() string, f func(net.Conn) error) {
 	a.each(n*len(a.All), func(i int) error {
 		return a.raw(a.All[i%len(a.All)].Ticket, func(c net.Conn) error {

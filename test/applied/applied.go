@@ -22,7 +22,7 @@ type State struct {
 	Ear    *Ear
 	Fatals []error // the errors that ended the server
 	Disk   error   // why an entry cannot become durable
-	Last   uint64  // index of the newest entry that Entry or Block gave
+	Last   uint64  // index of the newest entry that Entry or Block applied
 }
 
 // New returns a State without entries.

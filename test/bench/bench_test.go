@@ -99,7 +99,7 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 	rep := newReport(c, sides)
 	for _, p := range points(c) {
 		if p.alone || p.name == "idle" || p.name == "fanout:1000" || p.name == "set@256" || p.name == "handoff:100" {
-			continue // long, or with servers of their own
+			continue // these points take long, or start servers of their own
 		}
 		// On a busy machine little may happen in the first duration.
 		var out outcome

@@ -61,8 +61,8 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	return out, err
 }
 
-// runBoth measures two loads together: the first connections of conns write, as many as writers says, and the
-// others read.
+// runBoth measures two loads together: the first connections write (their number is writers), and the others
+// read.
 func runBoth(cfg *config, s *side, conns []*wire.Pipe, work []workload, writers int) (out sample, err error) {
 	var reads, writes *result
 	both := func(d time.Duration) error {

@@ -15,7 +15,7 @@ const (
 	settleMost = 5 * time.Minute
 )
 
-// settled waits until a process has settled, and returns its resident memory.
+// settled() waits until a process has settled, and returns its resident memory.
 func settled(pid int) (least int64) {
 	begin := time.Now()
 	for at := begin; time.Since(at) < settleTime && time.Since(begin) < settleMost; time.Sleep(time.Second) {
@@ -26,7 +26,7 @@ func settled(pid int) (least int64) {
 	return least
 }
 
-// large measures all properties of one large state together, because filling takes long.
+// large() measures all properties of one large state together, because filling takes long.
 func large(n int) point {
 	snaps, again := snapshots(n), restart(n)
 	return point{

@@ -27,14 +27,14 @@ type result struct {
 	ops     int64
 	elapsed time.Duration
 	lat     hist
-	seconds []int64       // operations in each whole second, if asked for
+	seconds []int64       // operations in each second of the load
 	pause   time.Duration // longest time in which no operation completed
 }
 
 func (r *result) rate() float64 { return float64(r.ops) / r.elapsed.Seconds() }
 
-// load runs workloads, one per connection with depth slots each, for d, and returns what
-// completed in that time.
+// load runs workloads for d, one for each connection, with depth slots each. It returns the result of the
+// operations that completed in that time.
 func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*result, error) {
 	return drive(conns, d, func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
 		l := newLane(conns[i], work[i], depth, end)
@@ -121,7 +121,7 @@ func (l *lane) begin(from time.Time, last bool) error {
 		from = time.Time{}
 	}
 	if l.err != nil {
-		l.last = true // read returns the error
+		l.last = true // read() returns the error
 		return nil
 	}
 	l.waiting = append(l.waiting, from)
@@ -141,7 +141,7 @@ func (l *lane) fill() {
 	}
 }
 
-// read handles the answers until the last operation is complete. Requests go out in one write when no
+// read() handles the answers until the last operation is complete. Requests go out in one write when no
 // answer is left to handle.
 func (l *lane) read() error {
 	defer l.c.SetDeadline(time.Time{})

@@ -35,7 +35,7 @@ type config struct {
 	names atomic.Int64
 }
 
-// unique returns an unused path.
+// unique() returns an unused path.
 func (c *config) unique(what string) string {
 	return fmt.Sprintf("/bench-%s-%d-%d", what, os.Getpid(), c.names.Add(1))
 }

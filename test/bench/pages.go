@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// look opens n pages of the lock view, each at the next of the side's servers. Like the page's
-// script, they poll each second. It returns the function that closes them and reports how
-// often a page failed.
+// look opens n pages of the lock view, spread over the side's servers. The pages poll once a second, as
+// the page's script does. look returns a function that closes the pages and reports how often a page failed.
 func (s *side) look(n int) (closed func() error) {
 	stop, missed := make(chan struct{}), make([]int, n)
 	var pages sync.WaitGroup

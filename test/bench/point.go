@@ -34,16 +34,16 @@ type point struct {
 	name  string
 	help  string
 	good  float64 // the ratio to reach on one node, 0 if none is set
-	good3 float64 // on three nodes
+	good3 float64 // the ratio to reach on three nodes
 	only  int     // number of nodes it needs, 0 for any
 	alone bool    // starts its own servers; the shared servers stop while it runs
 	once  bool    // takes too long for rounds: each side runs it once
 	floor bool    // the floor can run it, too
-	// start starts servers for all rounds of the point, as the side's own; nil: run does what is necessary.
+	// start starts the side's own servers for all rounds of the point; nil: run() starts the servers it needs.
 	start func(c *config, s *side) (*cluster.Ensemble, error)
 	run   func(c *config, s *side) (sample, error)
-	// at runs a round in which operations begin at random times, rate of them in a second; nil: the point
-	// has no rate that could be chosen.
+	// at runs a round in which operations begin at random times, at this rate per second; nil: the point has
+	// no rate that could be chosen.
 	at func(c *config, s *side, rate float64) (sample, error)
 }
 
@@ -91,7 +91,8 @@ func (u usage) perOp(ops int64) (server, client float64) {
 	return float64(now.server-u.server) / 1e3 / n, float64(now.client-u.client) / 1e3 / n
 }
 
-// alone returns the CPU µs per operation if the side is a single server, otherwise no metric.
+// alone returns the CPU µs per operation of the processes, as the metric of the leader. Without processes
+// there is no metric.
 func (u usage) alone(ops int64) []metric {
 	if len(u.pids) == 0 {
 		return nil
@@ -100,7 +101,7 @@ func (u usage) alone(ops int64) []metric {
 	return []metric{{name: "leader", unit: "CPU µs/op", value: server, lower: true}}
 }
 
-// builder makes the workload of a connection; dir is a directory of its own.
+// builder makes the workload of a connection; dir is a directory that only this connection uses.
 type builder func(c *wire.Pipe, dir string, depth int) (w workload, cleanup func() error, err error)
 
 // shape is how a workload is measured: conns × depth operations are always in flight or, at a rate, conns
@@ -126,7 +127,7 @@ func throughput(name string, conns, depth int, good, good3 float64, help string,
 	return p
 }
 
-// measure runs one round, at a rate or, if it is 0, as fast as the side can.
+// measure runs one round at a rate. If the rate is 0, operations run as fast as the side can.
 func (f shape) measure(c *config, s *side, rate float64) (out sample, err error) {
 	root := c.unique(f.name)
 	err = s.stage(root, 1+f.conns, func(conns []*wire.Pipe) (err error) {

@@ -56,7 +56,7 @@ func points(c *config) []point {
 		restart(c.znodes),
 		snapshots(c.znodes),
 	}
-	// These take long: run them by name only.
+	// These points take long. Run them only by name.
 	for _, p := range []point{handoff(1000, 1.5), herd(1000, 1.7), large(c.znodes)} {
 		if c.selection != "" && p.matches(c.selection) {
 			list = append(list, p)

@@ -54,7 +54,7 @@ func (w *contender) await() error {
 		}
 		w.c.Exists(w.dir+"/"+before, true)
 		if _, err := w.c.Do(); err == jute.NoNode {
-			continue // deleted between the list and the watch
+			continue // the node was deleted between the list and the watch
 		} else if err != nil {
 			return err
 		}
@@ -171,8 +171,8 @@ func runHerdOn(cfg *config, s *side, root string, admin *wire.Pipe, conns []*wir
 				if err == nil && r.Event == nil {
 					continue // a late ping or the like
 				}
-				// Read stop before the report. Otherwise the test could wait forever for a session that was
-				// woken once more than it looked.
+				// Read stop before the report. After the report the test may set stop, and then it still waits for one
+				// more report of each waiter.
 				last := stop.Load()
 				if err == nil && !last {
 					c.Children(root, true)

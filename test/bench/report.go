@@ -60,7 +60,7 @@ func (r *report) add(p point, out outcome, err error) {
 		var ratios []float64
 		for _, row := range rounds {
 			for k, s := range row {
-				if s != nil && i < len(s.metrics) { // the floor has no leader
+				if s != nil && i < len(s.metrics) { // the floor has no metric of a leader
 					values[k] = append(values[k], s.metrics[i].value)
 				}
 			}
@@ -201,7 +201,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// of returns the median of f over the samples of side k.
+// of() returns the median of f over the samples of side k.
 func of(rounds [][]*sample, k int, f func(*sample) float64) float64 {
 	var list []float64
 	for _, row := range rounds {

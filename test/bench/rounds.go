@@ -31,7 +31,7 @@ func (c *config) measurePoint(p point, sides []*side) (out outcome, err error) {
 		}
 	}
 	var errs []error
-	over := make([]bool, len(sides)) // the side cannot measure the point, or has failed to
+	over := make([]bool, len(sides)) // the side cannot measure the point, or its measurement failed
 	end := func(i int, when string, err error) {
 		over[i] = true
 		sides[i].endOwn()
@@ -65,7 +65,7 @@ func (c *config) measurePoint(p point, sides []*side) (out outcome, err error) {
 				if over[i] {
 					continue
 				}
-				runtime.GC() // now, so that no later point pays for this one's garbage
+				runtime.GC() // collect now, so that no later point pays for this point's garbage
 				closed := func() error { return nil }
 				if i == 0 && c.pages > 0 {
 					closed = sides[0].look(c.pages)
@@ -95,7 +95,8 @@ func (c *config) measurePoint(p point, sides []*side) (out outcome, err error) {
 	return out, errors.Join(errs...)
 }
 
-// half returns half the rate of the slower compared side (not of the floor), or 0 if the rates are not known.
+// half() returns half the rate of the slower compared side (not of the floor), or 0 if the rates are not
+// known.
 func half(rounds [][]*sample, sides []*side) float64 {
 	least := math.Inf(1)
 	for k, s := range sides {

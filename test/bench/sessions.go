@@ -77,7 +77,7 @@ func runWatched(cfg *config, s *side, n int, reply bool) (out sample, err error)
 		ops := float64(w.lat.n)
 		out = w.sample()
 		out.ops *= int64(n)
-		out.server, out.client = server/ops, client/ops // without the watches
+		out.server, out.client = server/ops, client/ops // the requests that set watches are not included
 		out.metrics = []metric{{unit: "ms", value: ms(out.tails[0]), lower: true}}
 		if leader > 0 {
 			out.metrics = append(out.metrics, metric{name: "leader", unit: "CPU µs/op", value: leader / ops,
@@ -129,8 +129,7 @@ func runChurn(cfg *config, s *side, clients int) (out sample, err error) {
 	return out, err
 }
 
-// expiry measures how late the servers notice that the last of many sessions has fallen silent, when all fall
-// silent at once.
+// expiry lets many sessions fall silent at once, and measures how late the servers end the last of them.
 func expiry(sessions int, good float64) point {
 	return point{
 		name: fmt.Sprintf("expiry:%d", sessions), good: good, good3: good, alone: true,
@@ -217,7 +216,7 @@ func runExpiry(cfg *config, s *side, sessions int) (out sample, err error) {
 	return out, nil
 }
 
-// manyConnections raises the bound on connections if a server has one.
+// manyConnections raises the limit of connections if a server has one.
 func manyConnections(o *cluster.Options, n int) {
 	o.Config = append(o.Config, fmt.Sprintf("maxCnxns=%d", n+1000))
 }

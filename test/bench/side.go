@@ -98,7 +98,7 @@ func (s *side) endOwn() {
 	}
 }
 
-// prepare lays out new servers without starting them; change may alter the options.
+// prepare lays out new servers without starting them; change() may alter the options.
 func (s *side) prepare(change func(*cluster.Options)) (*cluster.Ensemble, error) {
 	if s.external != nil {
 		return nil, errNotHere
@@ -114,7 +114,7 @@ func (s *side) prepare(change func(*cluster.Options)) (*cluster.Ensemble, error)
 	return cluster.Prepare(o)
 }
 
-// fresh starts new servers.
+// fresh() starts new servers.
 func (s *side) fresh(change func(*cluster.Options)) (*cluster.Ensemble, error) {
 	e, err := s.prepare(change)
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *side) settings() string {
 	return b.String()
 }
 
-// clean shortens the paths of temporary directories.
+// clean() shortens the paths of temporary directories.
 func (s *side) clean(text string) string {
 	text = strings.ReplaceAll(text, s.base, "DIR")
 	if s.options.Binary != "" {
@@ -226,7 +226,7 @@ func (s *side) clean(text string) string {
 	return text
 }
 
-// reachable checks at the start that an external server answers.
+// reachable() checks at the start that an external server answers.
 func (s *side) reachable() error {
 	for _, a := range s.external {
 		c, err := net.DialTimeout("tcp", a, 3*time.Second)

@@ -239,8 +239,8 @@ func runSnapshots(cfg *config, e *cluster.Ensemble, n int) (out sample, err erro
 	return out, nil
 }
 
-// whileSnapshots calls run again, up to five times, until snapshots are taken during the call. It returns the
-// result of that call, and how many snapshots were taken.
+// whileSnapshots calls run() again, up to five times, until snapshots are taken during the call. It returns
+// the result of that call, and how many snapshots were taken.
 func whileSnapshots(e *cluster.Ensemble, run func() (*result, error)) (r *result, taken int, err error) {
 	for range 5 {
 		seen, stop, counted := newestSnapshot(e), make(chan struct{}), make(chan int)

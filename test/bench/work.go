@@ -13,7 +13,7 @@ import (
 // payload is the data of every node: 100 bytes.
 var payload = []byte(strings.Repeat("0123456789", 10))
 
-// one is a workload whose operation is one request.
+// The type one is a workload whose operation is one request.
 type one struct {
 	send func(c *wire.Pipe, slot int)
 }

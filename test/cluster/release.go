@@ -27,7 +27,7 @@ func Releases(t testing.TB) []string {
 	return all
 }
 
-// recorded returns the commit of each release that the release file records.
+// recorded() returns the commit of each release that the release file records.
 func recorded(t testing.TB) map[string]string {
 	t.Helper()
 	root := must.Get(ModuleRoot())(t)

@@ -81,7 +81,7 @@ type Server struct {
 	Kind                Kind
 	Client, Peer, Admin string // host:port
 	Election            string // ZooKeeper's third port
-	Dir                 string // its data and its log
+	Dir                 string // the server's data and its log
 	Args                []string
 
 	host    Host
@@ -366,7 +366,7 @@ func (s *Server) Dial(limit time.Duration) (net.Conn, error) {
 	return net.DialTimeout("tcp", s.Client, limit)
 }
 
-// serves reports whether the server serves clients.
+// serves() reports whether the server serves clients.
 func (s *Server) serves() bool {
 	if s.Kind != Other {
 		return s.Mode() != ""

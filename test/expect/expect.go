@@ -1,6 +1,6 @@
 // Package expect compares what a test got with what it wants. A difference fails the test, which continues;
 // the functions of package must with the same names end it. A message is a format and its arguments, as for
-// t.Errorf; it need not repeat the two sides. Tests of models compare millions of times. Therefore only a
+// t.Errorf; it need not repeat the two values. Tests of models compare millions of times. Therefore only a
 // difference calls t.Helper, which looks at the stack.
 package expect
 

@@ -105,7 +105,7 @@ var Deviations = []Deviation{
 	},
 }
 
-// In a deviation, recorded means the recorded step that the deviation replaces.
+// In a deviation, {"do": "recorded"} stands for the recorded step that the deviation replaces.
 var recorded = Step{Do: "recorded"}
 
 // frame returns a step with a frame: the length of b, and b.
@@ -122,7 +122,7 @@ func request(conn string, xid int32, op jute.OpCode) Step {
 	return frame("send", conn, jute.AppendInt(jute.AppendInt(nil, xid), int32(op)))
 }
 
-// reply returns a reply without a body.
+// reply() returns a reply without a body.
 func reply(conn string, xid int32, code jute.ErrCode) Step {
 	return frame("recv", conn, jute.AppendReplyHeader(nil, xid, 0, code), Range{8, 8, "zxid", "ge", ""})
 }

@@ -51,7 +51,7 @@ type normalizer struct {
 	zeroed [][2]int
 }
 
-// record normalizes one response record that begins at off, and returns its end.
+// record normalizes one response record that begins at the offset `off`, and returns its end.
 func (n *normalizer) record(op jute.OpCode, off int, path string) int {
 	d := jute.NewDecoder(n.frame[off:])
 	switch op {
@@ -188,7 +188,7 @@ func (y symbols) substitute(s *Step) ([]byte, error) {
 	return b, nil
 }
 
-// match compares a frame with the recorded step. seen is the highest zxid so far on the connection; match
+// match compares a frame with the recorded step. `seen` is the highest zxid so far on the connection; match
 // raises it.
 func (y symbols) match(s *Step, q asked, got []byte, maskBuiltin bool, seen *int64) error {
 	want := s.bytes()

@@ -90,7 +90,7 @@ func (c *checker) catchUpSets(n *node, rest []*looseStep, f *facts, m moment) {
 	}
 }
 
-// shows reports whether f has the change that step l makes at path.
+// shows() reports whether f has the change that step l makes at path.
 func (f *facts) shows(l *looseStep, path string) (ok bool) {
 	switch {
 	case isCreate(l.Op):
@@ -131,7 +131,7 @@ func (c *checker) prepare(l *looseStep, paths map[*looseStep]string, f *facts, m
 	}
 }
 
-// emptied removes the children of n from the model when a write at m has deleted n. Other unanswered writes
+// emptied() removes the children of n from the model when a write at m has deleted n. Other unanswered writes
 // must have deleted these children before. Children that stay in the model without a parent would count as
 // children of the next node at the path.
 func (c *checker) emptied(n *node, record int, m moment) {

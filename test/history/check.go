@@ -92,7 +92,7 @@ func (c *checker) fail(rule string, record int, format string, args ...any) {
 	}
 }
 
-// within reports whether the model covers the path.
+// within() reports whether the model covers the path.
 func (c *checker) within(path string) bool {
 	if path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/") || path == "" {
 		return false

@@ -112,7 +112,8 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	start := f.now
 	f.now++
 	s := f.servers[f.rnd.IntN(3)]
-	f.late = slices.DeleteFunc(f.late, func(o *Op) bool { return o.Session == c.session }) // refused from now on
+	// From now on the servers refuse late writes of the session.
+	f.late = slices.DeleteFunc(f.late, func(o *Op) bool { return o.Session == c.session })
 	// The connection is usable only after the server has applied the whole log.
 	for s.applied < len(f.log) {
 		f.apply(s)
@@ -234,7 +235,7 @@ func (f *fakeCluster) event(k *fakeConn, zxid int64, t jute.EventType, path stri
 	k.client.watches.Fired(t, path)
 }
 
-// apply lets a server apply one entry of the log.
+// apply() lets a server apply one entry of the log.
 func (f *fakeCluster) apply(s *fakeServer) {
 	if s.applied == len(f.log) {
 		return

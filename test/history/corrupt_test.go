@@ -141,7 +141,7 @@ var corruptions = map[string]func(rnd *rand.Rand, records []Record, i int) ([]Re
 	},
 }
 
-// followed tells whether a reply comes after record i on its connection.
+// followed() tells whether a reply comes after record i on its connection.
 func followed(records []Record, i int) bool {
 	return slices.ContainsFunc(records[i+1:], func(r Record) bool {
 		return r.Op != nil && !r.Op.Unknown && r.Op.Conn == records[i].Event.Conn && r.Op.Op != jute.OpCloseSession

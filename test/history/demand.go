@@ -60,7 +60,7 @@ func (d *demand) place(tried map[*looseStep]bool) bool {
 	return false
 }
 
-// others returns the demands besides d that hold steps of the claim.
+// others() returns the demands besides d that hold steps of the claim.
 func (cl claim) others(d *demand) (list []*demand) {
 	for _, l := range cl {
 		if l.by != nil && l.by != d && !l.spare && !slices.Contains(list, l.by) {
@@ -134,12 +134,12 @@ func (c *checker) candidates(zxid int64, f *facts) (claims []claim) {
 	return claims
 }
 
-// possible reports whether one of the steps may have taken effect between the two zxids.
+// possible() reports whether one of the steps may have taken effect between the two zxids.
 func possible(list []*looseStep, from, to int64) bool {
 	return slices.ContainsFunc(list, func(l *looseStep) bool { return l.within(from, to) })
 }
 
-// explains reports whether the write may have made every change of f, and returns the paths of
+// explains() reports whether the write may have made every change of f, and returns the paths of
 // the nodes it created.
 func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 	paths = map[*looseStep]string{}
@@ -226,7 +226,7 @@ func (d *demand) versions(path string) (less, more int32) {
 	return less, more
 }
 
-// sets counts the sets of path.
+// sets() counts the sets of path.
 func (u *looseOp) sets(path string) (n int) {
 	for _, l := range u.steps {
 		if l.Op == jute.OpSetData && l.Path == path {

@@ -13,7 +13,7 @@ import (
 type facts struct {
 	created map[string]*jute.Stat // nil if only an event shows it
 	set     map[string]*jute.Stat
-	data    map[string][]byte // of created or set nodes, if a client read it
+	data    map[string][]byte // data of nodes that were created or set, if a client read the data
 	deleted map[string]bool
 	sets    map[string]int // the largest number of events that one connection received for sets of a node
 	lists   map[string]int // by parent: how often its list of children changed, at least
@@ -113,5 +113,5 @@ func (c *checker) statFacts(record int, s *Step, value []byte) {
 	}
 }
 
-// sorted returns the keys of m in order: the checker's judgement must not depend on the order of maps.
+// sorted() returns the keys of m in order: the checker's judgement must not depend on the order of maps.
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

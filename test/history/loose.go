@@ -22,8 +22,8 @@ type loose struct {
 type looseStep struct {
 	*Step
 	of *looseOp
-	by *demand // the demand it explains; nil: it explains no demand
-	// spare says that the demand in the field by has this step only with the rest of its write. Another write
+	by *demand // the demand that the step explains; nil: none
+	// spare says that the demand in the field `by` has this step only with the rest of its write. Another write
 	// could explain that demand, so the checker did not believe this step, and another demand may take it.
 	spare bool
 }
@@ -36,7 +36,7 @@ type looseOp struct {
 	floor, ceil int64
 }
 
-// within reports whether the step can have taken effect after zxid from and not after zxid to.
+// within() reports whether the step can have taken effect after the zxid `from` and not after the zxid `to`.
 func (l *looseStep) within(from, to int64) bool { return l.of.floor < to && l.of.ceil > from }
 
 // maker returns the session whose ephemeral node the step makes, 0 for other kinds of nodes.
@@ -191,7 +191,7 @@ func sequenceOf(path, prefix string) (n int, ok bool) {
 	return n, true
 }
 
-// makes reports whether the step may have created the node at path; st is the node's Stat, nil if unknown.
+// makes() reports whether the step may have created the node at path; st is the node's Stat, nil if unknown.
 func (l *looseStep) makes(path string, st *jute.Stat) bool {
 	if !isCreate(l.Op) {
 		return false
@@ -209,7 +209,7 @@ func (l *looseStep) makes(path string, st *jute.Stat) bool {
 	return st.EphemeralOwner == l.maker()
 }
 
-// passing reports whether a node that the step made can have gone by zxid without a client's delete.
+// passing() reports whether a node that the step made can have gone by zxid without a client's delete.
 func (c *checker) passing(l *looseStep, zxid int64) bool {
 	id := l.maker()
 	return swept(l.Step) || id != 0 && (c.session(id).ended || c.session(id).closed > 0 || c.mayEnd(id, zxid))

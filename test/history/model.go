@@ -130,7 +130,7 @@ func (n *node) children() []*node {
 	return list
 }
 
-// own makes n an ephemeral node of the session.
+// own() makes n an ephemeral node of the session.
 func (c *checker) own(n *node, session int64) {
 	if session == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// there returns the node that a reply shows to exist at zxid. If the model has no such node,
+// there() returns the node that a reply shows to exist at zxid. If the model has no such node,
 // an unanswered create may explain it.
 func (c *checker) there(path string, zxid int64, record int, why string) *node {
 	n := c.model.nodes[path]
@@ -27,8 +27,8 @@ func (c *checker) there(path string, zxid int64, record int, why string) *node {
 	return n
 }
 
-// replaced reports whether the ephemeral node n may have gone with its ended session, and an unanswered write
-// may have made another node in its place. If so, the model takes the other node. No client received an
+// replaced() reports whether the ephemeral node n may have gone with its ended session, and an unanswered
+// write may have made another node in its place. If so, the model takes the other node. No client received an
 // event, because events would show when it happened.
 func (c *checker) replaced(n *node, zxid int64) bool {
 	if len(n.kids) > 0 || !c.mayGo(n, zxid) {
@@ -87,7 +87,7 @@ func (c *checker) createLoose(path string, d *demand, l *looseStep, m moment) {
 	c.create(path, l.Step, 0, m).makers = makers
 }
 
-// missing checks that no node was at path at zxid. If the model has a node there, an
+// missing() checks that no node was at path at zxid. If the model has a node there, an
 // unanswered delete or the end of a session may explain it.
 func (c *checker) missing(path string, zxid int64, record int, why string) bool {
 	n := c.model.nodes[path]
@@ -345,7 +345,7 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 	}
 }
 
-// listed returns how many children of path's parent, according to f, were created or deleted.
+// listed() returns how many children of path's parent, according to f, were created or deleted.
 func (f *facts) listed(path string) int {
 	if f == nil {
 		return 0

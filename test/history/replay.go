@@ -301,7 +301,7 @@ func (c *checker) compareChildren(n *node, o *Op, record int) {
 	}
 }
 
-// refused checks that a write had to fail with the error it got.
+// refused() checks that a write had to fail with the error it got.
 func (c *checker) refused(s *Step, zxid int64, record int) {
 	if !c.within(s.Path) {
 		return

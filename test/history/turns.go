@@ -72,7 +72,7 @@ func (c *checker) checkOne(turns []int) {
 	}
 }
 
-// gives returns the time of the first request that gives the contender's lock back.
+// gives() returns the time of the first request that gives the contender's lock back.
 func (c *checker) gives(turns []int) time.Duration {
 	first := time.Duration(1<<63 - 1)
 	for _, i := range turns {
@@ -100,7 +100,7 @@ type sureHold struct {
 	turn     *Turn
 }
 
-// excludes reports whether two holds of one lock exclude each other. They do not if both share the lock, or
+// excludes() reports whether two holds of one lock exclude each other. They do not if both share the lock, or
 // if they have permits with different numbers.
 func (h *sureHold) excludes(o *sureHold) bool {
 	if h.turn.Permits > 0 {

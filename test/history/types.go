@@ -45,7 +45,7 @@ type Op struct {
 	Children []string // children read
 }
 
-// shows returns the highest zxid of a change that the reply tells of.
+// shows() returns the highest zxid of a change that the reply tells of.
 func (o *Op) shows() int64 {
 	zxid := o.Step.shows()
 	for i := range o.Steps {
@@ -108,11 +108,11 @@ type Turn struct {
 	Safe      time.Duration // how long a hold surely lasts, from Start on
 	Ahead     int           // how many contenders stand before a place in the queue
 	Opens     bool          // the request opens the ticket if there is none
-	Gives     bool          // it gives the ticket back
-	Shares    bool          // it wants to share the hold with others
+	Gives     bool          // the request gives the ticket back
+	Shares    bool          // the request wants to share the hold with others
 	Permits   int           // number of permits of a semaphore; 0: a lock
-	Slots     []int         // the numbers of the permits that it holds
-	Looks     bool          // it only looks, and may be shown an older state
+	Slots     []int         // the numbers of the permits that the contender holds
+	Looks     bool          // the request only looks, and may be shown an older state
 }
 
 // Say is what an answer says of a contender.
@@ -135,9 +135,9 @@ type Draw struct {
 	End    time.Duration // when the answer arrived
 	Limit  int
 	Per    time.Duration
-	OK     bool          // it was granted
+	OK     bool          // the draw was granted
 	Told   bool          // an earlier request already got this answer
-	At     time.Duration // when it was granted, by the cluster's clock since 1970
+	At     time.Duration // when the draw was granted, by the cluster's clock since 1970
 }
 
 // Record is one entry of a history: exactly one of its fields is set. Records of one connection stand in

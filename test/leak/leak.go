@@ -44,8 +44,9 @@ func mark(name string) (part string) {
 	return fmt.Sprintf("%q:%q", key, value)
 }
 
-// AtEnd is for TestMain, after everything that the tests share was closed. If a stack of a goroutine contains
-// part and nothing of except, it says so and returns 1. Otherwise it returns code.
+// AtEnd is for the end of TestMain, after everything that the tests share was closed. If a stack of a
+// goroutine contains `part` and no text of `except`, AtEnd prints the stack and returns 1. Otherwise it
+// returns code.
 func AtEnd(code int, part string, except ...string) int {
 	if code != 0 {
 		return code

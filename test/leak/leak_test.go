@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// Of two parallel tests the first leaves a goroutine behind. It counts for this test.
+// The first of two parallel tests leaves a goroutine behind. The goroutine counts only for the first test.
 func TestGoroutineCountsForTheTestThatBeganIt(t *testing.T) {
 	stop := make(chan struct{})
 	var parts [2]string

@@ -93,7 +93,7 @@ func messages(f *ast.File) (all []message) {
 	return all
 }
 
-// joined returns the text of a literal, or of literals that are joined.
+// joined() returns the text of a literal, or of literals that are joined.
 func joined(e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -139,7 +139,7 @@ var twin = map[token.Token]token.Token{
 	token.LAND: token.LOR, token.LOR: token.LAND,
 }
 
-// droppable reports whether the program still compiles without a statement, and then does something else. A
+// droppable() reports whether the program still compiles without a statement, and then does something else. A
 // log line is not droppable.
 func droppable(s ast.Stmt) bool {
 	switch s := s.(type) {

@@ -77,7 +77,7 @@ var (
 	noText  = regexp.MustCompile(`\?+`)
 )
 
-// audited returns the masked lines of an audit log.
+// audited() returns the masked lines of an audit log.
 func audited(t *testing.T, file string) (lines []string) {
 	t.Helper()
 	text := must.Get(os.ReadFile(file))(t)
@@ -93,7 +93,7 @@ func audited(t *testing.T, file string) (lines []string) {
 		line = strings.ReplaceAll(line, ":null:", "::") // a missing id in an ACL is null or empty
 		line = session.ReplaceAllStringFunc(line[strings.Index(line, "session="):], func(id string) string {
 			if ids[id] == "" && strings.Contains(line, "=multiOperation\t") {
-				return "session=?" // one server alone may have written this line
+				return "session=?" // maybe only one server has written this line
 			}
 			if ids[id] == "" {
 				ids[id] = fmt.Sprint("session=", len(ids))
@@ -105,7 +105,7 @@ func audited(t *testing.T, file string) (lines []string) {
 			case r == utf8.RuneError:
 				return '?' // as Java writes bytes that are not text
 			case r < ' ' && r != '\t', r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029:
-				return -1 // ZooKeeper alone writes control characters
+				return -1 // only ZooKeeper writes control characters
 			}
 			return r
 		}, line)

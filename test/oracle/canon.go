@@ -35,7 +35,8 @@ func (s *side) at(zxid int64) string {
 	return fmt.Sprintf("‽%x", zxid)
 }
 
-// covers returns a name for the zxid in the header of a reply: the number of the last change that it covers.
+// covers() returns a name for the zxid in the header of a reply: the number of the last change that it
+// covers.
 func (s *side) covers(zxid int64) string {
 	i, ok := slices.BinarySearch(s.commits, zxid)
 	if !ok {
@@ -69,7 +70,7 @@ func (s *side) stat(path string, st jute.Stat) string {
 		st.Version, st.Cversion, st.Aversion, owner, st.DataLength, st.NumChildren)
 }
 
-// time checks that a zxid always comes with the same time, and that this time is close to now. It returns a
+// time() checks that a zxid always comes with the same time, and that this time is close to now. It returns a
 // complaint; if all is well, it returns "".
 func (s *side) time(zxid, ms int64) string {
 	if zxid <= s.commits[0] {
@@ -97,7 +98,7 @@ type canon struct {
 	step  *Step           // of a reply
 }
 
-// canonical returns the comparable form of g.
+// canonical() returns the comparable form of g.
 func (s *side) canonical(g got) canon {
 	if g.end != nil {
 		return canon{text: "connection ended: " + g.end.Error()}
@@ -213,7 +214,7 @@ func names(d *jute.Decoder) string {
 	return fmt.Sprintf(" %q", list)
 }
 
-// results returns the comparable form of the results of a multi. In alt, a create2 shows only its path.
+// results() returns the comparable form of the results of a multi. In alt, a create2 shows only its path.
 func (s *side) results(st *Step, d *jute.Decoder) (text, alt string) {
 	var t, a strings.Builder
 	for i := 0; ; i++ {
@@ -256,7 +257,7 @@ func (s *side) results(st *Step, d *jute.Decoder) (text, alt string) {
 	}
 }
 
-// succeeded reports whether a reply confirms a change, so that its header holds the zxid of that change.
+// succeeded() reports whether a reply confirms a change, so that its header holds the zxid of that change.
 func succeeded(st *Step, g got) bool {
 	if g.end != nil || g.frame.Event != nil || g.late || g.frame.Code != jute.OK || !st.changes() {
 		return false

@@ -59,7 +59,7 @@ func (g *Generator) Next() []Step {
 		g.conns[name] = false
 		return []Step{{Conn: name, Op: "closeSession"}}
 	case n < 24:
-		// connects a client that is already connected, or attaches to another client's session
+		// Connect a client that is already connected, or attach to another client's session.
 		return []Step{g.connect(name)}
 	case n < 34:
 		return []Step{g.auth(name)}
@@ -155,7 +155,7 @@ func frame(xid int32, op jute.OpCode, record string) []byte {
 	return wire.AppendRequest(nil, xid, op, []byte(record))
 }
 
-// none lists bytes that do not begin a request. A server that gets them closes the connection.
+// The list none has bytes that do not begin a request. A server that gets them closes the connection.
 var none = [][]byte{
 	[]byte("\xff\xff\xff\xff"), []byte("\x80\x00\x00\x00\x00\x00\x00\x01"), []byte("\x7f\xff\xff\xff"),
 	[]byte("\x00\x10\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01"), []byte("\x00\x00\x00\x00"),
@@ -294,7 +294,7 @@ func (g *Generator) path() string {
 	return g.fresh()
 }
 
-// fresh chooses a path for a new node.
+// fresh() chooses a path for a new node.
 func (g *Generator) fresh() string {
 	if len(g.nodes) > 0 && g.chance(60) {
 		if p := one(g, g.nodes...); strings.Count(p, "/") < 5 && p != "/" &&
@@ -334,7 +334,7 @@ func mode(conn, path string) string {
 	return []string{"once", "once", "once", "persistent", "recursive"}[h.Sum32()%5]
 }
 
-// guarded reports whether a node may get only well-formed texts, because ZooKeeper fails on other texts
+// guarded() reports whether a node may get only well-formed texts, because ZooKeeper fails on other texts
 // there.
 func guarded(path string) bool {
 	return strings.HasSuffix(path, "/zookeeper_limits") || strings.HasSuffix(path, "/zookeeper_stats")

@@ -93,7 +93,7 @@ func (g *Generator) plain(name string) Step {
 	return g.multiRead()
 }
 
-// writable chooses a path as path() does, but never the path of a node that accepts only well-formed
+// writable() chooses a path as path() does, but never the path of a node that accepts only well-formed
 // texts.
 func (g *Generator) writable() string {
 	for {
@@ -145,7 +145,7 @@ func (g *Generator) create() Step {
 	return s
 }
 
-// read returns a read that may set a watch.
+// read() returns a read that may set a watch.
 func (g *Generator) read(name string) Step {
 	s := Step{Op: one(g, "exists", "exists", "getData", "getData", "getChildren", "getChildren2"),
 		Path: g.path(), NullPath: g.chance(1)}

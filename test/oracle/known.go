@@ -50,7 +50,7 @@ var table = []Known{{
 		if !d.both("checkWatches") || d.a.code != jute.OK || d.b.code != jute.NoWatcher {
 			return 0, 0
 		}
-		// A persistent watch of another connection also counts for any type.
+		// Ask for any type, because a persistent watch of another connection counts for every type.
 		any := &Step{Op: "checkWatches", Path: d.a.step.Path, Mode: jute.WatcherAny}
 		for _, name := range d.r.b.names() {
 			if name != d.conn && d.r.b.ask(name, any) == jute.OK {

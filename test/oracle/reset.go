@@ -88,7 +88,7 @@ func (s *side) endSessions() error {
 	return nil
 }
 
-// clean removes everything below path but the built-in nodes, which get their data and ACL back.
+// clean() removes everything below path but the built-in nodes, which get their data and ACL back.
 func clean(c *wire.Conn, path string) error {
 	names, st, err := c.Children(path, false)
 	if err != nil {

@@ -74,7 +74,7 @@ func (r *Runner) Run(p Program) error {
 	return nil
 }
 
-// pieces splits a program into lists of steps that are sent together.
+// pieces() splits a program into lists of steps that are sent together.
 func (p Program) pieces() (list [][]Step) {
 	for len(p) > 0 {
 		n := 1
@@ -87,7 +87,7 @@ func (p Program) pieces() (list [][]Step) {
 	return list
 }
 
-// joins reports whether a step can be sent together with the one before.
+// joins() reports whether a step can be sent together with the step before.
 func joins(s, before *Step) bool {
 	return s.Joined && s.Conn == before.Conn && !ops[s.Op].solo && !ops[before.Op].solo
 }
@@ -141,7 +141,7 @@ func (r *Runner) Do(steps []Step) ([]got, error) {
 	return fromA, err
 }
 
-// possible refuses steps that crash the first server.
+// possible() refuses steps that crash the first server.
 func possible(s *Step) bool {
 	if slices.ContainsFunc(s.Ops, func(o Step) bool { return !possible(&o) }) {
 		return false
@@ -150,7 +150,7 @@ func possible(s *Step) bool {
 	return s.Op != "createTTL" || s.TTL >= 0 || s.Flags > 4
 }
 
-// ending waits for the end of the connection if a reply announces it.
+// ending() waits for the end of the connection if a reply announces it.
 func (s *side) ending(st *Step, list []got) []got {
 	if st.Op == "raw" {
 		return s.drain(st.Conn)
@@ -264,7 +264,7 @@ func (r *Runner) count(c *canon) {
 	}
 }
 
-// about returns the step that a differing reply answers. If no reply differs, it returns the step that was
+// about() returns the step that a differing reply answers. If no reply differs, it returns the step that was
 // sent.
 func (d *diff) about() *Step {
 	for _, c := range []*canon{d.a, d.b} {

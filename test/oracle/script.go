@@ -64,7 +64,7 @@ func (s *Step) format(b *strings.Builder) {
 	}
 }
 
-// formatArg calls arg with one field as text.
+// formatArg calls arg() with one field as text.
 func (s *Step) formatArg(name string, arg func(name, value string)) {
 	switch v := s.field(name).(type) {
 	case *string:

@@ -20,11 +20,11 @@ type side struct {
 	conns    map[string]*conn        // live connections, by name
 	sessions map[string]wire.Session // the last session of each name, even without a connection
 	all      map[int64]wire.Session  // every session of this run
-	ids      map[int64]string        // session ids by their common name
-	commits  []int64                 // zxids of the changes, oldest first; the first is the start
+	ids      map[int64]string        // the common name of each session id
+	commits  []int64                 // the zxid at the start of the run, then the zxids of the changes
 	high     int64                   // highest zxid a reply may show
 	times    map[int64]int64         // the time of each zxid
-	counters map[string]jute.Stat    // of the built-in nodes, at the start of the run
+	counters map[string]jute.Stat    // Stats of the built-in nodes at the start of the run
 }
 
 // conn is a connection with the requests that wait for a reply.
@@ -160,7 +160,7 @@ var ping = &Step{Op: "ping"}
 // catchUp precedes ping in an ensemble, so that this connection's server knows the change, too.
 var catchUp = &Step{Op: "sync", Path: "/"}
 
-// names returns the live connections in order.
+// names() returns the live connections in order.
 func (s *side) names() []string { return slices.Sorted(maps.Keys(s.conns)) }
 
 // open() performs the handshake of a connect or attach step. Without a granted session, outcome

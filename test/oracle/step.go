@@ -27,7 +27,7 @@ type Step struct {
 	Watch   bool
 	Mode    int32       // mode of addWatch; type of removeWatches and checkWatches
 	Lists   [5][]string // of setWatches and setWatches2
-	Back    int         // names the zxid of the last change but Back; -1: a zxid that no change has; -2: zero
+	Back    int         // which zxid: of the Back-th change before the last; -1: of no change; -2: zero
 	Scheme  string
 	Cred    string
 	Code    int32  // of op: an operation code
@@ -53,9 +53,9 @@ type Program []Step
 // opInfo describes an operation's encoding.
 type opInfo struct {
 	code   jute.OpCode
-	fields string // of the record, in order; also what the text form shows
+	fields string // the fields of the record, in order; a script shows the same fields
 	write  bool   // a success is a change with its own zxid
-	solo   bool   // the step is sent alone: it may end the connection, or a question about it follows
+	solo   bool   // the step is sent alone, because it may end the connection or a question about it follows
 }
 
 var ops = map[string]opInfo{
@@ -154,7 +154,7 @@ func (s *Step) encode(zxid func(back int) int64) wire.Body {
 	return s.damaged(b)
 }
 
-// damaged returns the record b with the changes that Patch, Cut and Extra ask for.
+// damaged() returns the record b with the changes that Patch, Cut and Extra ask for.
 func (s *Step) damaged(b []byte) []byte {
 	if s.At < len(b) {
 		copy(b[s.At:], s.Patch)
@@ -163,7 +163,7 @@ func (s *Step) damaged(b []byte) []byte {
 	return append(b, s.Extra...)
 }
 
-// names returns the path in the record as sent, which may differ from Path.
+// names() returns the path in the record as sent, which may differ from Path.
 func (s *Step) names() string {
 	if s.Patch == "" || !strings.HasPrefix(ops[s.Op].fields, "path") {
 		return s.Path
@@ -208,13 +208,13 @@ func appendACL(b wire.Body, text string) wire.Body {
 	return b
 }
 
-// sequential reports whether a create asks for a sequence number.
+// sequential() reports whether a create asks for a sequence number.
 func (s *Step) sequential() bool {
 	return s.Flags == jute.FlagPersistentSequential || s.Flags == jute.FlagEphemeralSequential ||
 		s.Flags == jute.FlagPersistentSequentialTTL
 }
 
-// changes reports whether a successful step changes anything: a multi of checks does not.
+// changes() reports whether a successful step changes anything: a multi of checks does not.
 func (s *Step) changes() bool {
 	if s.Op == "multi" {
 		return slices.ContainsFunc(s.Ops, func(o Step) bool { return o.Op != "check" })

@@ -55,7 +55,7 @@ func TestFigures(t *testing.T) {
 	t.Logf("restore and first answer: %.2f s", time.Since(begun).Seconds())
 }
 
-// measured runs a command and returns its costs. The command reports its own memory, because the system's
+// measured() runs a command and returns its costs. The command reports its own memory, because the system's
 // figure for a child process begins with the memory of its parent.
 func measured(t *testing.T, bin string, args ...string) string {
 	t.Helper()
@@ -125,7 +125,7 @@ func fill(t *testing.T, dir string, nodes int) {
 	must.OK(t, os.WriteFile(filepath.Join(sub, fmt.Sprintf("log.%x", snap+1)), log, 0o600))
 }
 
-// output returns what a command printed, or ends the test with it if the command failed.
+// output returns what a command printed. If the command failed, the test ends with that text.
 func output(t testing.TB, out string, err error) string {
 	t.Helper()
 	if err != nil {
@@ -148,7 +148,7 @@ func writeSnapshot(t *testing.T, path string, z *zkfiles.Tree) {
 	must.OK(t, f.Close())
 }
 
-// running is a server as a process.
+// running is a server that runs as a process.
 type running struct {
 	cmd           *exec.Cmd
 	client, admin string

@@ -4,5 +4,5 @@
 //
 // The flag -idle N sets the number of idle sessions. Their clients are processes of their own, because one
 // process has too few descriptors. When the leader of three servers has died, each survivor has N/2 of these
-// sessions. It uses four fifths of its descriptors (ulimit -n) for connections.
+// sessions. A server uses four fifths of its descriptors (ulimit -n) for connections.
 package proc

@@ -21,7 +21,7 @@ func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
 	for _, test := range []struct{ name, args, want string }{
 		{"unknown id", "--id 7 --peers " + peers, "--id 7 is not among the --peers " + peers +
 			": list this server too, or correct --id"},
-		{"no peers", "--id 2", "--id 2 without --peers: list all servers of the cluster, such as --peers 1="},
+		{"no peers", "--id 2", "--id 2 needs --peers: list all servers of the cluster, such as --peers 1="},
 		{"two servers with one id", "--id 1 --peers 1=127.0.0.1:2888,1=127.0.0.1:2889",
 			"server 1 is listed twice"},
 		{"two servers at one address", "--id 1 --peers 1=127.0.0.1:2888,2=127.0.0.1:2888",
@@ -120,8 +120,8 @@ func TestTwoServersWithOneID(t *testing.T) {
 	late := cluster.LayOut(t, cluster.Options{}).Servers[0]
 	late.Args = append(late.Args, "--peers", peersOf(c.Servers...), "--peer-addr", late.Peer)
 	late.Start()
-	late.AwaitLog("with another data directory; this one is empty, so the server must not vote")
-	late.AwaitLog("If server 1 runs elsewhere, this one needs another --id")
+	late.AwaitLog("with another data directory; this directory is empty, so the server must not vote")
+	late.AwaitLog("If server 1 runs elsewhere, this server needs another --id")
 	late.AwaitLog("does not reach itself at its address in --peers")
 	stays(t, late)
 }

@@ -175,8 +175,8 @@ func (p *pipedLog) fill(t *testing.T) {
 	}
 }
 
-// longestGap returns the longest time in which no client had a write answered, between at and at+span.
-// Clients of the server except do not count.
+// longestGap returns the longest time without an answer to any write, from a given time on. It ignores the
+// clients of one server.
 func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.Server) (
 	longest time.Duration) {
 	w.t.Helper()

@@ -27,7 +27,7 @@ type watcher struct {
 	at     *cluster.Server
 	c      *wire.Conn
 	events []wire.Event
-	again  int // how often it attached again
+	again  int // how often the client attached again
 }
 
 // watcherTimeout is more than pour takes on a busy machine.
@@ -93,7 +93,7 @@ func (w *watcher) take() {
 	w.c.Events = nil
 }
 
-// heard says whether an event came for a path.
+// heard() says whether an event came for a path.
 func (w *watcher) heard(path string) bool {
 	for _, e := range w.events {
 		if e.Path == path {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 type outcome struct {
 	Lost       map[string]int // connections, by the address of their server
 	First      time.Time      // when the first connection was lost
-	Expired    int            // sessions
+	Expired    int            // how many sessions expired
 	Unattached int
 	Away       []time.Duration // the times in which a session had no connection
 }

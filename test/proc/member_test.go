@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// others returns the running servers except one.
+// others() returns the running servers except one.
 func (e *ensemble) others(not *cluster.Server) (list []*cluster.Server) {
 	for _, s := range e.Servers {
 		if s != not && s.Running() {
@@ -52,8 +52,8 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 		})
 	}
 
-	// Remove a follower, then the leader. Each time the client of that server moves to another one with its
-	// session, and the removed server serves no client.
+	// Remove a follower, then the leader. Each time the client of the removed server moves to another server
+	// with its session, and the removed server serves no client.
 	for range 2 {
 		leader := e.WaitLeader()
 		gone := leader
@@ -102,7 +102,7 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 	must.Has(t, errs, "there are 2 voters instead of 3", "standard error")
 	must.Has(t, errs, "server 3 votes", "standard error")
 	must.OK(t, lost.WaitReady())
-	// Its vote counts: the cluster survives the loss of another server.
+	// The vote of the returned server counts: the cluster survives the loss of another server.
 	e.others(lost)[0].Kill()
 	must.Await(t, "two of three serve", 30*time.Second, func() bool { return lost.Mode() != "" })
 	_, _, err := dialZK(t, "", lost).Get("/kept")
@@ -124,8 +124,8 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 		{[]string{"add", "2", "127.0.0.1:1"}, "server 2 is a member already, at " + e.Servers[1].Peer, 1},
 		{[]string{"promote", "9"}, "server 9 is not a member; add it first", 1},
 		{[]string{"remove", "9"}, "server 9 is not a member", 1},
-		{[]string{"add", "400", "127.0.0.1:1"}, "server id 400 is not in 1..254", 1},
-		{[]string{"remove", "two"}, "the ID of a member is a number", 125},
+		{[]string{"add", "400", "127.0.0.1:1"}, "server id 400 is not a number from 1 to 254", 1},
+		{[]string{"remove", "two"}, "the ID of a member must be a number", 125},
 		{[]string{"--auth-file", "/nonexistent", "remove", "2"}, "--auth-file: open /nonexistent", 125},
 		{[]string{"--auth-file", wrong, "remove", "2"},
 			"the user and password of --auth-file are not those of the servers' --super-digest", 1},
@@ -309,7 +309,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	must.OK(t, os.RemoveAll(lost.Data()))
 	must.OK(t, lost.Spawn())
 	must.Await(t, "the emptied server waits", 30*time.Second, func() bool {
-		return strings.Contains(lost.Log(1<<30), "this one is empty, so the server must not vote")
+		return strings.Contains(lost.Log(1<<30), "this directory is empty, so the server must not vote")
 	})
 	sh(steps[4])
 	must.OK(t, lost.WaitReady())

@@ -86,7 +86,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 			seen = seen || strings.Contains(s.Log(1<<30), "op=address") && strings.Contains(s.Log(1<<30), moved.Peer)
 		}
 		expect.That(t, seen, "no log mentions the move")
-		// Its vote counts: after the loss of another server, the remaining two can write.
+		// The vote of the moved server counts: after the loss of another server, the remaining two can write.
 		rest[1].Kill()
 		c := dialZK(t, "", moved)
 		must.Await(t, "the two write", 30*time.Second, func() bool {

@@ -45,8 +45,8 @@ func certificates(t *testing.T, servers int) []string {
 		"--peer-tls-ca", file("ca.pem")}
 }
 
-// certificate writes a key and its certificate. The authority signs the certificate; without one, the
-// certificate is itself an authority.
+// certificate writes a key and its certificate. The authority signs the certificate. Without an authority,
+// the certificate is itself one.
 func certificate(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (
 	*ecdsa.PrivateKey, *x509.Certificate) {
 	t.Helper()

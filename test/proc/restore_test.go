@@ -171,12 +171,12 @@ func TestRestoreIsRefused(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"use another one", []string{bad, "--yes", members.Cluster}},
-		{"use another one", []string{torn, "--yes", members.Cluster}},
+		{"use another backup", []string{bad, "--yes", members.Cluster}},
+		{"use another backup", []string{torn, "--yes", members.Cluster}},
 		{"no such file", []string{filepath.Join(dir, "none"), "--yes", members.Cluster}},
-		{"the cluster at this address is " + members.Cluster, []string{good, "--yes", "ffffffffffffffff"}},
-		{"the cluster at this address is " + members.Cluster, []string{good, "--yes", members.Cluster[:7]}},
-		{"give the cluster's name, --yes " + members.Cluster[:8], []string{good}},
+		{"the cluster at this address has another name, " + members.Cluster, []string{good, "--yes", "ffffffffffffffff"}},
+		{"the cluster at this address has another name, " + members.Cluster, []string{good, "--yes", members.Cluster[:7]}},
+		{"give the cluster's name with --yes " + members.Cluster[:8], []string{good}},
 		{"are not those of the servers' --super-digest", []string{good, "--yes", members.Cluster}},
 	} {
 		out, err := exec.Command(zlock, append([]string{"restore", "--admin-addr", r.admin, "--auth-file", auth},
@@ -218,7 +218,7 @@ func TestRestoreFigures(t *testing.T) {
 	for i, s := range c.Servers {
 		pids[i] = s.Pid()
 		t.Logf("server %d: %d MiB before", i+1, rss(pids[i])>>20)
-		// the peak of its memory counts from now on
+		// From here on, the kernel counts the peak of the server's memory again.
 		must.OK(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pids[i]), []byte("5"), 0))
 	}
 	u.longest.Store(0)

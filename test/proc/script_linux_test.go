@@ -92,7 +92,7 @@ func (s *script) ready() {
 	})
 }
 
-// serving counts the servers that answer.
+// serving() counts the servers that answer.
 func (s *script) serving() (n int) {
 	for i := range 3 {
 		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", s.client+i), time.Second)

@@ -66,7 +66,8 @@ func upgradeAndDowngrade(t *testing.T, version string) {
 	locks.check()
 	_, expired := w.disturbances(c.Servers)
 	expect.Equal(t, expired, 0, "sessions lost")
-	// This program reads offline the data of the last release, and the other way round.
+	// This program reads the data of the last release, and that release reads the data of this program. No
+	// server runs.
 	for _, s := range c.Servers {
 		s.Stop()
 	}
@@ -93,7 +94,7 @@ func TestFirstReleaseRefusesAClusterOfThisProgram(t *testing.T) {
 	refuses(t, c, old, leaderLast(c)[0].Args[1:])
 }
 
-// leaderLast returns the servers in the order of an upgrade.
+// leaderLast returns the servers in the order of an upgrade, the leader last.
 func leaderLast(c *cluster.Ensemble) []*cluster.Server {
 	leader := c.WaitLeader()
 	return append(c.Others(leader), leader)
@@ -105,7 +106,7 @@ func replace(s *cluster.Server, program string, args []string) {
 	s.Start()
 }
 
-// ask asks for a ticket, wants a status and returns the answer.
+// ask requests a ticket. It expects the status `want`, and returns the answer.
 func ask(t *testing.T, addr string, want int) string {
 	t.Helper()
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost,

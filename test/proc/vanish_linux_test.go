@@ -212,7 +212,8 @@ func (w *wires) dial(from int, addr string, limit time.Duration) (net.Conn, erro
 	return c, err
 }
 
-// vanish takes a host off the switch: packets to it and from it are lost silently. appear plugs it in again.
+// vanish takes a host off the switch: packets to it and from it are lost silently. appear() plugs it in
+// again.
 func (w *wires) vanish(host int) {
 	w.t.Helper()
 	w.ip("-n", w.ns("sw"), "link", "set", fmt.Sprintf("p%d", host), "nomaster")
@@ -224,7 +225,7 @@ func (w *wires) appear(host int) {
 }
 
 // deafen makes a host lose everything it sends to another one, which still reaches it: the packets go to an
-// address that no host has. heal ends that.
+// address that no host has. heal() ends that.
 func (w *wires) deafen(from, to int) {
 	w.t.Helper()
 	w.ip("-n", w.ns(fmt.Sprint(from)), "neigh", "replace", w.addr(to), "lladdr", "02:00:00:00:ff:ff", "dev",

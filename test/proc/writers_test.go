@@ -32,7 +32,7 @@ type Writer struct {
 	Server *cluster.Server
 
 	mu         sync.Mutex
-	Answers    []time.Time // when its writes were answered
+	Answers    []time.Time // when the client's writes were answered
 	Slowest    time.Duration
 	Disconnect int
 	Expired    int
@@ -69,7 +69,8 @@ func (w *Writers) Of(s *cluster.Server) (list []*Writer) {
 	return list
 }
 
-// FirstAfter returns when a client got the first answer after at. Clients of the server except do not count.
+// FirstAfter returns the time of the first answer that a client got after a given time. It ignores the
+// clients of one server.
 func (w *Writers) FirstAfter(at time.Time, except *cluster.Server) (first time.Time, ok bool) {
 	for _, one := range w.all {
 		if one.Server == except {
@@ -165,7 +166,7 @@ func (w *Writers) write(c *wire.Conn, o *Writer) (lost error) {
 	return nil
 }
 
-// slowest returns the longest wait for the answer to a write since the last call of slowest. It first waits
+// slowest() returns the longest wait for the answer to a write since the last call of slowest. It first waits
 // for the answers to the writes that are under way.
 func (w *Writers) slowest() (most time.Duration) {
 	w.t.Helper()
@@ -240,8 +241,8 @@ func (w *Writers) disturbances(servers []*cluster.Server) (disconnects, expired 
 	return disconnects, expired
 }
 
-// awaitWrite waits until a write is answered after at, and returns the time from at to that answer. Clients
-// of the server except do not count.
+// awaitWrite waits until a write is answered after a given time, and returns how much later that is. It
+// ignores the clients of one server.
 func (w *Writers) awaitWrite(at time.Time, except *cluster.Server, limit time.Duration) time.Duration {
 	w.t.Helper()
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

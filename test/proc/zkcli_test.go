@@ -236,7 +236,7 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	expect.Fails(t, err)
 	expect.Has(t, out, "stop that ZooKeeper first", "a ZooKeeper that runs: standard output")
 	src.Stop()
-	if err := src.Spawn(); err != nil { // it continues in a new log
+	if err := src.Spawn(); err != nil { // the server continues in a new log
 		t.Fatal(err)
 	}
 	must.OK(t, src.WaitReady())

@@ -107,7 +107,7 @@ func (w *writer) forget(path string) {
 	}
 }
 
-// multi is a transaction; about half of them fail.
+// multi makes a transaction. About half of the transactions fail.
 func (w *writer) multi(ctx context.Context) error {
 	var ops []zk.Op
 	fresh := w.top + "/multi-" + fmt.Sprint(w.rng.Int64())

@@ -121,7 +121,7 @@ func (r *aheadRun) awaitServing() {
 	}
 }
 
-// leads returns the server that leads, 0 if none does.
+// leads() returns the server that leads, 0 if none does.
 func (r *aheadRun) leads() uint32 {
 	for id := uint32(1); id <= 3; id++ {
 		if n := r.node(id); n != nil && n.Status().Role == "leader" {

@@ -124,8 +124,8 @@ func (h harm) String() string {
 
 // walk visits all states in the order of their distance from the start.
 func walk(r aheadRules, c aheadCase) (visited int, found harm) {
-	// from says how the search reached each state of the queue. It holds indices: pointers would slow the
-	// garbage collector.
+	// The type from says how the search reached each state of the queue. It holds indices: pointers would slow
+	// the garbage collector.
 	type from struct {
 		at   uint32
 		step modelStep
@@ -213,7 +213,7 @@ func (st *modelState) crash(i int, keep uint8) {
 	copy(s.log[:keep], was.log[:keep])
 }
 
-// newer makes a server adopt a newer term.
+// newer() makes a server adopt a newer term.
 func (s *modelServer) newer(r aheadRules, term uint8) {
 	if r.settled {
 		s.durable = s.n

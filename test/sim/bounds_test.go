@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// three starts three servers with the given heartbeat timeout, and calls f when all of them serve.
+// three() starts three servers with the given heartbeat timeout, and calls f when all of them serve.
 func three(t *testing.T, seed uint64, heartbeat time.Duration, f func(c *nodes, lead uint32)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestG23CutOffServerStopsServingInTime(t *testing.T) {
 	}
 }
 
-// ended reports whether a session has ended at any server except the server but.
+// ended() reports whether a session has ended at any server except the server `but`.
 func (c *nodes) ended(but uint32, session int64) (ended bool) {
 	for id := range c.peers {
 		if id == but {
@@ -167,7 +167,7 @@ const steadyTimeout = 20 * time.Second
 type steady struct {
 	c     *cluster
 	host  string
-	reads time.Duration // how often it reads; 0: it only pings
+	reads time.Duration // how often the client reads; 0: the client only pings
 	at    uint32
 
 	session wire.Session

@@ -42,7 +42,7 @@ type Client struct {
 	session wire.Session
 	zxid    int64
 	watches history.Watches
-	queue   []string   // its sequential nodes, if Rest is set
+	queue   []string   // the client's sequential nodes, if Rest is set
 	drawn   int        // how many requests were drawn
 	draw    *rand.Rand // draws the current request
 }

@@ -64,7 +64,7 @@ type running struct {
 	cancel context.CancelFunc
 	dead   atomic.Bool
 	ends   atomic.Bool                     // the server may end by itself, as a process exits
-	i      atomic.Pointer[server.Instance] // nil until it has joined
+	i      atomic.Pointer[server.Instance] // nil until the server has joined
 }
 
 func newCluster(t *testing.T, seed uint64, set settings) *cluster {

@@ -82,7 +82,7 @@ func (d *Disk) LeaveGhosts() {
 	d.ghosts = true
 }
 
-// naming is a change of a name: the name is given to the file to. If to is nil, the name is removed.
+// naming is a change of a name: the name is given to the file `to`. If `to` is nil, the name is removed.
 type naming struct {
 	id   int // equal for the two halves of a rename
 	name string

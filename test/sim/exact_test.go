@@ -69,7 +69,7 @@ func init() {
 	}
 }
 
-// exactly prepares the process for a run that repeats bit for bit.
+// exactly() prepares the process for a run that repeats bit for bit.
 func exactly(t *testing.T, seed uint64) {
 	if os.Getenv("ZLOCKD_SIM_ALONE") == "" {
 		t.Fatal("run it without -sim.alone: that makes a process which is fit for an exact run")
@@ -120,7 +120,7 @@ func apart(t *testing.T, seed uint64, n int) bool {
 	return true
 }
 
-// visited reports the rare states that the campaign did not reach. A campaign that was long enough fails if
+// visited() reports the rare states that the campaign did not reach. A campaign that was long enough fails if
 // earlier campaigns reached one of these states.
 func (c *campaign) visited() {
 	list := strings.Split(string(must.Get(os.ReadFile("reached/reached.txt"))(c.t)), "\n")
@@ -264,7 +264,7 @@ type entry struct {
 	First    uint64 // the first seed
 	Seeds    int
 	Hours    float64 // simulated
-	Answered int     // requests, all judged
+	Answered int     // answered requests; the checker judged all of them
 	Unknown  int
 	Faults   map[string]int // faults that took effect, by kind
 	Reached  map[string]int `json:",omitempty"` // how often the runs reached each rare state

@@ -120,7 +120,7 @@ func (f *faults) mend() {
 	f.net.Heal()
 }
 
-// during makes faults for a time, with pauses of up to most between them.
+// during() makes faults for a time, with pauses of at most `most` between them.
 func (f *faults) during(d, most time.Duration, kinds []fault) {
 	only := f.only.of("f")
 	sum := 0
@@ -163,7 +163,7 @@ func (f *faults) total() (n int) {
 
 func (f *faults) upTo(d time.Duration) time.Duration { return time.Duration(f.rng.Int64N(int64(d))) }
 
-// another returns one of the other two servers.
+// another() returns one of the other two servers.
 func (f *faults) another(id uint32) uint32 { return 1 + (id+uint32(f.rng.IntN(2)))%3 }
 
 func (f *faults) leaderOr(id uint32) uint32 {
@@ -188,7 +188,7 @@ func (f *faults) release(id uint32) {
 	f.busy[id] = false
 }
 
-// lasting runs a lasting fault at a server, in parallel with other faults, if that server has no fault yet.
+// lasting() runs a lasting fault at a server, in parallel with other faults, if that server has no fault yet.
 func (f *faults) lasting(id uint32, do func()) {
 	if f.idle = !f.claim(id); !f.idle {
 		f.wg.Go(func() {

@@ -72,7 +72,7 @@ func (s *sector) with(b []byte, at int) *sector {
 	return changed
 }
 
-// read copies the bytes from the given offset on, and returns how many bytes it copied.
+// read() copies the bytes from the given offset on, and returns how many bytes it copied.
 func (c content) read(b []byte, at int) int {
 	n := max(0, min(len(b), c.size-at))
 	for done := 0; done < n; {

@@ -82,7 +82,7 @@ type sent struct {
 	message
 	step int
 	pipe *pipe
-	term uint64 // term in a request between rafts; 0: it is another message
+	term uint64 // term in a request between rafts; 0: another message
 }
 
 // firsts keeps the first message of each name that a step sends.
@@ -161,7 +161,7 @@ func runLate(t *testing.T, size int, now lateCase) (seen []sent) {
 	return seen
 }
 
-// held implements Network.held.
+// held() implements Network.held.
 func (c *lateRun) held(p *pipe, b []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

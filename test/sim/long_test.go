@@ -47,7 +47,7 @@ type day struct {
 // spell is a part of a day.
 type spell struct {
 	from, to time.Duration
-	pause    time.Duration // the longest time between two faults; 0: it is quiet
+	pause    time.Duration // the longest time between two faults; 0: no faults
 	gentle   bool          // no fault ends a server, so that servers live for hours
 	night    bool
 }
@@ -96,7 +96,7 @@ func newDay(seed uint64, length time.Duration) *day {
 // calmTimeout returns the session timeout of a client that rests.
 func calmTimeout(rng *rand.Rand) time.Duration { return time.Duration(10+rng.IntN(20)) * time.Second }
 
-// rests returns a function that returns for how long a client rests before its next request: not at all
+// rests() returns a function that returns for how long a client rests before its next request: not at all
 // within a burst of requests, seconds or minutes between two bursts, and all night long.
 func (d *day) rests(rng *rand.Rand) func() time.Duration {
 	left := 0
@@ -124,7 +124,7 @@ func (d *day) rests(rng *rand.Rand) func() time.Duration {
 	}
 }
 
-// stays returns a function that returns how long to wait between two changes of members.
+// stays() returns a function that returns how long to wait between two changes of members.
 func (d *day) stays(most time.Duration) func() time.Duration {
 	rng := rand.New(rand.NewPCG(uint64(most), d.rng.Uint64()))
 	return func() time.Duration { return time.Duration(rng.Int64N(int64(min(most, d.length/3)))) }
@@ -161,7 +161,7 @@ func (c *cluster) runDay(d *day, harm []fault, rec *observed) *faults {
 	return f
 }
 
-// quiet waits until a quiet time is over. In some quiet times one server is away all the time; that is a
+// quiet() waits until a quiet time is over. In some quiet times one server is away all the time; that is a
 // fault with a number.
 func (f *faults) quiet(left func() time.Duration) {
 	id, away := uint32(1+f.cluster.rng.IntN(3)), f.cluster.rng.IntN(4) == 0
@@ -224,8 +224,8 @@ func (l longest) or(o longest) longest {
 	return longest{max(l.Session, o.Session), max(l.Server, o.Server), max(l.Watch, o.Watch)}
 }
 
-// longestOf finds the session that lived longest, from its first to its last answer, and the watch that waited
-// longest for its event.
+// longestOf finds the session that lived longest, from its first to its last answer, and the watch that
+// waited longest for its event.
 func longestOf(records []history.Record) (l longest) {
 	type watch struct {
 		session int64

@@ -92,7 +92,7 @@ func (c *cluster) change(m change.Change) error {
 	return err
 }
 
-// quiet runs a test on a cluster without random faults and clients.
+// quiet() runs a test on a cluster without random faults and clients.
 func quiet(t *testing.T, f func(t *testing.T, c *cluster)) {
 	quietWith(t, settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 1 << 30,
 		trailing: 10_240}, f)

@@ -84,7 +84,7 @@ func (n *Network) Throttle(rate int) {
 	clear(n.free)
 }
 
-// carried returns when bytes sent now have left a throttled wire.
+// carried() returns when bytes sent now have left a throttled wire.
 func (n *Network) carried(from, to string, size int) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,7 +190,7 @@ func (n *Network) Crash(host string) {
 // calls counts the calls from one host to an address.
 type calls struct {
 	second  int64
-	n, most int // n counts the current second; most is the largest count of a second
+	n, most int // n is the count of the current second; `most` is the largest count of any second
 }
 
 func (n *Network) noteCall(from, addr string) {

@@ -135,7 +135,7 @@ func (w *waiters) wakeAt(at time.Time) {
 	}
 }
 
-// sooner returns the earlier of two times; zero means no time.
+// sooner() returns the earlier of two times; zero means no time.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

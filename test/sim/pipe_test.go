@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// connected returns a network with a connection from host a to host b.
+// connected() returns a network with a connection from host a to host b.
 func connected(t *testing.T) (n *Network, near, far net.Conn) {
 	t.Helper()
 	n = NewNetwork(rand.New(rand.NewPCG(1, 1)), time.Millisecond)

@@ -33,7 +33,7 @@ func (c *cluster) probes() {
 	c.changeLeaders()
 }
 
-// together runs two probes in parallel at each server.
+// together() runs two probes in parallel at each server.
 func (c *cluster) together(do func(id uint32, k int)) {
 	var wg sync.WaitGroup
 	for id := range c.ids() {

@@ -39,7 +39,7 @@ func runLength() time.Duration {
 	return 6 * time.Minute
 }
 
-// runs calls f with one seed after the other until the simulated time is used up.
+// runs() calls f with one seed after the other until the simulated time is used up.
 func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
 	seed := *seedFlag
 	if seed == 0 {

@@ -68,7 +68,7 @@ type item struct {
 	number int
 }
 
-// selected formats items as a selection. The result is never empty, because an empty selection means all.
+// selected() formats items as a selection. The result is never empty, because an empty selection means all.
 func selected(items []item) string {
 	numbers := map[string][]int{}
 	for _, i := range items {

@@ -101,7 +101,7 @@ func (d *serverDisk) end(power bool) {
 }
 
 // CrashAt turns off the power at the nth operation from now on that changes the disk. Just before that it
-// calls cut, which must cut this life off from all other hosts.
+// calls cut(), which must cut this life off from all other hosts.
 func (d *serverDisk) CrashAt(nth int, cut func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,10 +133,10 @@ func (d *serverDisk) Slow(latency time.Duration) {
 	d.latency = latency
 }
 
-// Hang blocks every write until Go.
+// Hang blocks every write until Go is called.
 func (d *serverDisk) Hang() { d.hold(&d.flow) }
 
-// HangLog blocks the log's syncs until Go; terms and votes still reach the disk.
+// HangLog blocks the log's syncs until Go is called; terms and votes still reach the disk.
 func (d *serverDisk) HangLog() { d.hold(&d.logFlow) }
 
 func (d *serverDisk) hold(flow *chan struct{}) {

@@ -174,7 +174,7 @@ func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 	})
 }
 
-// writes makes sets and creates as fast as answers come, until stop is closed.
+// writes() makes sets and creates as fast as answers come, until stop is closed.
 func (c *cluster) writes(host string, rng *rand.Rand, stop <-chan struct{}) {
 	for n := 0; ; {
 		select {

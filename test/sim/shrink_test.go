@@ -107,7 +107,7 @@ type shrinking struct {
 	known map[string]bool // whether the run of a selection failed, by selection
 }
 
-// fails reports whether a run fails. It makes the run unless the result is known.
+// fails() reports whether a run fails. It makes the run unless the result is known.
 func (s *shrinking) fails(only string) bool {
 	s.mu.Lock()
 	fails, known := s.known[only]

@@ -16,7 +16,7 @@ const pace = 400
 
 func init() { debug.SetGCPercent(pace) }
 
-// exactly does nothing with the plain toolchain. With this toolchain a seed repeats the faults and requests
+// exactly() does nothing with the plain toolchain. With this toolchain a seed repeats the faults and requests
 // of a run, but not the order of its goroutines.
 func exactly(*testing.T, uint64) {}
 

@@ -30,7 +30,7 @@ type ticketJudge struct {
 	wrong  []string
 }
 
-// told records an answer that a caller holds the lock until safe.
+// told() records an answer that a caller holds the lock until safe.
 func (j *ticketJudge) told(caller int, token int64, safe time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -82,7 +82,7 @@ func (x *contender) next(stop <-chan struct{}) bool {
 	}
 }
 
-// rested lets the contender rest, and reports whether the rest took minutes. If so, the contender has lost
+// rested() lets the contender rest, and reports whether the rest took minutes. If so, the contender has lost
 // its holds.
 func (x *contender) rested(stop <-chan struct{}) bool {
 	if x.rests == nil {
@@ -102,9 +102,9 @@ func (x *contender) upTo(d time.Duration) time.Duration { return time.Duration(x
 type call struct {
 	secret, lock string
 	mode         string        // the parameter of the query
-	shares       bool          // it shares its lock with others
-	permits      int           // permits of a semaphore; 0: it is a lock
-	ttl          time.Duration // it never changes: a caller that shortened the time would break its own promise
+	shares       bool          // the caller shares its lock with others
+	permits      int           // permits of a semaphore; 0: the caller wants a lock
+	ttl          time.Duration // never changes: a caller that shortened the time would break its own promise
 	at           uint32        // the server that the caller usually asks
 	held, given  bool
 }

@@ -233,7 +233,7 @@ func (c *operators) tidy() error {
 	return c.settle()
 }
 
-// explains reports whether the changes of two operators, in some order, lead from the old members (was) to
+// explains() reports whether the changes of two operators, in some order, lead from the old members (was) to
 // the present members (now).
 func explains(was map[uint32]bool, one, other []told, now map[uint32]bool) bool {
 	if len(one) == 0 && len(other) == 0 {
@@ -257,7 +257,7 @@ func explains(was map[uint32]bool, one, other []told, now map[uint32]bool) bool 
 	return false
 }
 
-// changed returns the members after one change.
+// changed() returns the members after one change.
 func changed(was map[uint32]bool, op change.Op, id uint32) (now map[uint32]bool, ok bool) {
 	now = maps.Clone(was)
 	_, member := was[id]

@@ -161,7 +161,7 @@ func TestG15G16G17WatchersHearOfEveryChange(t *testing.T) {
 			case i%100 == 50:
 				f.away(f.leaderOr(1), time.Second)
 			case i%100 == 75:
-				f.away(1+uint32(c.rng.IntN(3)), 10*time.Second) // it returns and gets a snapshot
+				f.away(1+uint32(c.rng.IntN(3)), 10*time.Second) // the server returns and gets a snapshot
 			case i%40 == 0:
 				host := fmt.Sprintf("c%d", c.rng.IntN(6))
 				for id := range c.ids() {

@@ -114,7 +114,7 @@ func (c application) killLeaders(progress func() int64, by int64) {
 
 func sessions(s *cluster.Server) int { return strings.Count(s.Word("cons"), "sid=0x") }
 
-// within waits until ok returns nil.
+// within() waits until ok() returns nil.
 func within(t *testing.T, limit time.Duration, what string, ok func() error) {
 	t.Helper()
 	var err error
@@ -183,7 +183,7 @@ func (p *process) wait(t *testing.T, limit time.Duration) {
 	}
 }
 
-// lines returns the lines of a file. It returns none while the file does not exist.
+// lines() returns the lines of a file. It returns none while the file does not exist.
 func lines(t *testing.T, file string) []string {
 	t.Helper()
 	b, err := os.ReadFile(file)

@@ -188,8 +188,8 @@ func TestLocksOfSessions(t *testing.T) {
 	for _, maker := range []struct {
 		name string
 		args func(seconds int) []string // arguments, with a session timeout
-		held string                     // the program's output once it knows that it holds
-		lost string                     // its output once it knows that it has lost the lock
+		held string                     // the program's output once it knows that it holds the lock
+		lost string                     // the program's output once it knows that it has lost the lock
 	}{
 		{"zlock", func(seconds int) []string {
 			return []string{zlock, "hold", "--session-timeout", fmt.Sprint(seconds, "s"), "/job"}

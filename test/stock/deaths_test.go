@@ -96,7 +96,7 @@ type goContender struct {
 	conn net.Conn // to the referee
 }
 
-// inside enters the critical section, reports a token if there is one, and leaves.
+// inside() enters the critical section, reports a token if there is one, and leaves.
 func (c *goContender) inside(mode string, limit int, token func() (int64, error)) error {
 	if verdict := c.ref.enter(c.conn, c.key, mode, limit); verdict != "ok" {
 		return errors.New(verdict)
@@ -211,7 +211,7 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 	}
 }
 
-// again repeats an operation until the connection does not fail, because go-zookeeper leaves that to its
+// again() repeats an operation until the connection does not fail, because go-zookeeper leaves that to its
 // caller.
 func again(f func() error) error {
 	for {

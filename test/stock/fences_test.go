@@ -44,7 +44,7 @@ func (d *database) ask(statements string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// run starts a server and waits for its first answer. The server runs as the user as.
+// run starts a server and waits for its first answer. The server runs as the user `as`.
 func (d *database) run(as *syscall.Credential, dir string, argv ...string) {
 	d.t.Helper()
 	log := must.Get(os.Create(filepath.Join(d.t.TempDir(), "log")))(d.t)

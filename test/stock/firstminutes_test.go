@@ -185,7 +185,7 @@ func readmeBlock(t *testing.T, language string) string {
 	return m[1]
 }
 
-// unindented removes the indentation of each line.
+// unindented() removes the indentation of each line.
 func unindented(text string) string {
 	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(text, "")
 }

@@ -52,7 +52,7 @@ func herd(t *testing.T, c *contender) {
 	}
 }
 
-// orderly is the shared lock in its better form: a waiter watches the last of
+// orderly() is the shared lock in its better form: a waiter watches the last of
 // the nodes that keep it waiting.
 func orderly(t *testing.T, c *contender) {
 	for {

@@ -39,7 +39,7 @@ func holder(t *testing.T, g target, args ...string) map[string]string {
 	return nil
 }
 
-// contending starts such a program, and returns its sessions and its later output.
+// contending() starts such a program, and returns its sessions and its later output.
 func contending(t *testing.T, g target, args ...string) (sessions map[string]string, lines *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -99,7 +99,7 @@ func (v *viewed) get(path string, into any) bool {
 	return json.NewDecoder(r.Body).Decode(into) == nil && r.StatusCode == http.StatusOK
 }
 
-// wants waits until the view shows a lock in this state. The sessions must be in order, holders first.
+// wants() waits until the view shows a lock in this state. The sessions must be in order, holders first.
 func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
 	v.t.Helper()
 	var l lock
@@ -343,7 +343,7 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 		"headings of tables have no scope")
 }
 
-// narrow looks at every tab in the width of a telephone.
+// narrow() looks at every tab in the width of a telephone.
 func narrow(t *testing.T, v *viewed, b *browser) {
 	t.Helper()
 	b.width(320)

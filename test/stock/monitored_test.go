@@ -88,7 +88,7 @@ func (p *prometheus) ask(expr string) (values []float64) {
 	return values
 }
 
-// await waits until an expression has a series with a value for which yes returns true.
+// await waits until an expression has a series with a value for which yes() returns true.
 func (p *prometheus) await(what, expr string, yes func(float64) bool) {
 	p.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
@@ -102,8 +102,8 @@ func (p *prometheus) await(what, expr string, yes func(float64) bool) {
 }
 
 // silence waits until an alert rule finds nothing. Earlier samples may still be in the rule's window, and a
-// server that stalled for a moment looks slow or down to Prometheus. Before each new query it calls calm, if
-// calm is not nil.
+// server that stalled for a moment looks slow or down to Prometheus. Before each new query it calls calm(),
+// if calm is not nil.
 func (p *prometheus) silence(what, expr string, calm func()) {
 	p.t.Helper()
 	got := p.ask(expr)
@@ -225,7 +225,7 @@ func TestBoards(t *testing.T) {
 	}
 }
 
-// watched starts three servers with nodes whose names make trouble to some programs.
+// watched() starts three servers with nodes whose names make trouble to some programs.
 func watched(t *testing.T) *cluster.Ensemble {
 	t.Helper()
 	e := cluster.Run(t, cluster.Options{Kind: cluster.Zlockd, Nodes: 3})
@@ -301,7 +301,7 @@ func TestCollectd(t *testing.T) {
 	}
 }
 
-// newest returns the last number in a file of collectd. It returns "" before the first number.
+// newest() returns the last number in a file of collectd. It returns "" before the first number.
 func newest(pattern string) string {
 	files, _ := filepath.Glob(pattern)
 	if len(files) == 0 {

@@ -46,7 +46,7 @@ func startTarget(t *testing.T, o cluster.Options) target {
 	return target{addrs: strings.Split(e.Addrs(), ","), kind: o.Kind, ensemble: e}
 }
 
-// generous returns options that the recipe tests need. ZooKeeper has TTL nodes only if an option enables
+// generous() returns options that the recipe tests need. ZooKeeper has TTL nodes only if an option enables
 // them. A super user makes checks of ACLs possible on both kinds of servers.
 func generous() cluster.Options {
 	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
@@ -88,7 +88,7 @@ type driver struct {
 	name    string
 	args    []string
 	env     []string
-	least   int // the smallest number of checks that it must run
+	least   int // the smallest number of checks that the suite must run
 	keys    int // how many critical sections its contenders must enter
 	timeout time.Duration
 }

@@ -47,7 +47,7 @@ func TestTicketsQueueWithStockClients(t *testing.T) {
 			ask(201, "POST", "1", c.query)
 			one := v.sessions(c.path, 1, 0)[0]
 			by, _ := contending(t, v.g, c.program...)
-			v.sessions(c.path, 1, 1) // its first session waits
+			v.sessions(c.path, 1, 1) // the client's first session waits
 			ask(202, "POST", "2", c.query)
 			queue := v.sessions(c.path, 1, 2)
 			two := queue[2]

@@ -152,7 +152,7 @@ var (
 	epochTime = "Thu Jan 01 00:00:00 UTC 1970"
 )
 
-// differ returns how got differs from want. It returns "" if they are equal.
+// differ returns how `got` differs from `want`. It returns "" if they are equal.
 func (c *comparison) differ(want, got step) string {
 	if want.cmd == "quit" { // the client may end before it reports that it is closed
 		want.out = want.out[:min(len(want.out), len(got.out))]

@@ -23,8 +23,8 @@ type Link struct {
 // Link returns a new path to the server that nothing else uses.
 func (s *Server) Link() *Link { return &Link{s: s} }
 
-// Cut breaks the link's connections and lets no new ones through, until Mend. A client that
-// stays cut off for its session's timeout loses its session.
+// Cut breaks the link's connections and lets no new ones through, until Mend is called. A client that stays
+// cut off for its session's timeout loses its session.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

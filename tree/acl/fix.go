@@ -85,7 +85,7 @@ func validDigest(id string) bool {
 	return ok && !strings.Contains(rest, ":")
 }
 
-// unique drops exact duplicates. It keeps the first of equal entries.
+// unique() drops exact duplicates. It keeps the first of equal entries.
 func unique(acl []jute.ACL) []jute.ACL {
 	if len(acl) == 1 {
 		return acl

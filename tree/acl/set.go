@@ -27,7 +27,7 @@ const (
 // that a permission check costs next to nothing, however many entries it has. It never changes: an
 // event or a snapshot may keep it.
 type Set struct {
-	list []jute.ACL // its strings are parts of key
+	list []jute.ACL // the strings of the list are parts of key
 	key  string     // the encoded list
 	refs int        // number of nodes with this ACL; at 0 the table drops the ACL
 	sum  uint64     // hash of key, for the digest of the tree
@@ -171,7 +171,7 @@ func (a *Set) AppendFor(b []byte, ids []jute.ID) []byte {
 	return b
 }
 
-// hidden returns id as a client without ADMIN sees it: without the hash of a digest, from which a password
+// hidden() returns id as a client without ADMIN sees it: without the hash of a digest, from which a password
 // could be guessed.
 func hidden(id jute.ID) (user, rest string) {
 	if id.Scheme != schemeDigest {

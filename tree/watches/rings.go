@@ -87,7 +87,7 @@ type Table[W comparable] struct {
 // watch is what one connection waits for at one path: a member of two rings.
 type watch struct {
 	path, conn uint32
-	in         [2]link // its links in the ring of the path and in the ring of the connection
+	in         [2]link // the record's links in the ring of the path and in the ring of the connection
 	modes      modes   // never empty
 }
 
@@ -115,13 +115,13 @@ type watcher[W any] struct {
 	first       uint32 // ring of its records
 	data, child int    // how many of its pairs are in each registry
 	bytes       int    // memory of its records, as if no path were shared
-	told        uint64 // the turn in which it was last told something
+	told        uint64 // the turn in which the connection was last told something
 	dead        bool   // dropped
 }
 
 // set changes the modes of record r. Only set moves records between rings and counts them. With no modes left
 // the record is removed. Its path or connection is removed too if this was its last record. The caller has
-// already removed the record from big.
+// already removed the record from the map `big`.
 func (w *Table[W]) set(r uint32, now modes) {
 	rec := w.records.at(r)
 	was := rec.modes
@@ -318,9 +318,9 @@ func (w *Table[W]) Bytes() int64 {
 		int64(w.paths.used)*perPath + int64(w.conns.used)*perConn
 }
 
-// Scan calls f for the pairs in the data registry, path by path. It stops after the path at which f was
-// called for the pair number max, and returns where the next call must begin; 0 at the end. The first call
-// starts from 0. Watches may come and go between calls: a pair that is there all the time is seen once.
+// Scan calls f for the pairs in the data registry, path by path. It stops after the path at which it has
+// called f for max pairs, and returns where the next call must begin, or 0 at the end. The first call starts
+// from 0. Watches may come and go between calls: a pair that is there all the time is seen once.
 func (w *Table[W]) Scan(from uint32, max int, f func(path string, conn W)) (next uint32) {
 	for p := from; p < w.paths.end(); p++ {
 		path := w.paths.peek(p)

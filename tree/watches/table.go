@@ -52,8 +52,9 @@ func (w *Table[W]) find(c, p uint32) (r uint32, n int) {
 	return r, n
 }
 
-// index adds the new record r to big if big has its path. If big lacks this path, but the path has at least
-// indexAbove other records, index first adds the path to big. n is the number of the other records.
+// index() adds the new record r to the map `big` if the map has the path of r. If the map lacks this path,
+// but the path has at least indexAbove other records, index() first adds the path to the map. n is the number
+// of the other records.
 func (w *Table[W]) index(r uint32, n int) {
 	rec := w.records.at(r)
 	path := w.paths.at(rec.path)
@@ -79,8 +80,8 @@ func (w *Table[W]) Fire(e jute.EventType, path string, tell func(W)) {
 }
 
 // FireAt is Fire for the connections that watch the path of the event itself. For each higher path that has
-// Recursive watches, FireAt calls above with the number of the path. The caller can then list the connections
-// of such a path by Deep, once for many events.
+// Recursive watches, FireAt calls above() with the number of the path. The caller can then list the
+// connections of such a path by Deep, once for many events.
 func (w *Table[W]) FireAt(e jute.EventType, path string, tell func(W), above func(path uint32)) {
 	var match modes
 	switch e {

@@ -31,7 +31,7 @@ func evDelete(path string) []Event {
 
 func evSet(path string) []Event { return []Event{{Type: jute.EventDataChanged, Path: path}} }
 
-// fired returns what each connection hears of some events.
+// fired() returns what each connection hears of some events.
 func fired(w *Table[string], events ...[]Event) map[string][]string {
 	got := map[string][]string{}
 	for _, list := range events {
@@ -282,7 +282,7 @@ func TestDroppedConnectionIsToldNothing(t *testing.T) {
 	expect.That(t, !w.Drop("never seen"), "nothing to sweep")
 }
 
-// held returns the number of a connection's watches.
+// held() returns the number of a connection's watches.
 func held(w *Table[string], conn string) int {
 	count, _ := w.Of(conn)
 	return count

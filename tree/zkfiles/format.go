@@ -46,7 +46,8 @@ func checkHeader(s *stream, magic string) (dbID int64, err error) {
 			got[:], magic)}
 	case version != fileVersion:
 		return 0, &FormatError{
-			4, fmt.Errorf("format version %d is not supported, only %d: start the ZooKeeper once with "+
+			4, fmt.Errorf("format version %d is not supported, only version %d: start the ZooKeeper once "+
+				"with "+
 				"release 3.4 or newer, which writes version 2", version, fileVersion)}
 	}
 	return dbID, nil

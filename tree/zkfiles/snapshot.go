@@ -152,7 +152,7 @@ func (r *SnapshotReader) seal() {
 	end := r.s.bytes()
 	if r.s.err == nil && (got != int64(sum) || string(end) != "/") {
 		r.s.err = &FormatError{
-			at, fmt.Errorf("the checksum is %#x, the file says %#x: a byte before it has changed", sum, got)}
+			at, fmt.Errorf("the checksum is %#x, but the file says %#x: a byte has changed", sum, got)}
 	}
 }
 

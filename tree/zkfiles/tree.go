@@ -117,7 +117,7 @@ func (t *Tree) put(path string, n *tree.Info) error {
 	return err
 }
 
-// change changes the node at path by a call of by, if there is such a node.
+// change() calls by() to change the node at path, if there is such a node.
 func (t *Tree) change(path string, by func(n *tree.Info)) error {
 	n, there := t.Nodes.Get(path)
 	if !there {

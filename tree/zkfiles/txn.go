@@ -46,8 +46,8 @@ func (o *Op) Create() bool {
 }
 
 var (
-	errMulti = errors.New("a multi within a multi")
-	errMore  = errors.New("bytes after the record")
+	errMulti = errors.New("a multi contains a multi")
+	errMore  = errors.New("bytes follow the record")
 )
 
 // decodeTxn reads a record of a log. The transaction shares the record's memory.
@@ -138,7 +138,7 @@ func decodeOp(d *jute.Decoder, kind jute.OpCode) (Op, error) {
 	case jute.OpCloseSession:
 		o.Paths = closePaths(d)
 	default:
-		return o, fmt.Errorf("a transaction of type %d, which no ZooKeeper up to 3.9 writes", kind)
+		return o, fmt.Errorf("the transaction has type %d, which no ZooKeeper up to 3.9 writes", kind)
 	}
 	return o, d.Err()
 }

@@ -155,7 +155,7 @@ func snapshotOf(t testing.TB, tree *Tree) []byte {
 	return b.Bytes()
 }
 
-// paths returns all paths, sorted: parents come before their children.
+// paths() returns all paths, sorted: parents come before their children.
 func paths(t *Tree) (list []string) {
 	t.Nodes.Walk(func(path string, _ tree.Info) bool { list = append(list, path); return true })
 	slices.Sort(list)

@@ -156,7 +156,7 @@ func (l *Lease) Upgrade(ctx context.Context, try bool) error {
 	case wrong:
 		why = "only a read lock that is not nested can be upgraded"
 	case h.g.Upgrade == nil:
-		why = "an upgrade needs a lock WithPolicy"
+		why = "an upgrade needs a lock that was made with WithPolicy"
 	}
 	if why != "" {
 		return ErrorAt(h.g.Path, fmt.Errorf("%w: %s", ErrUnsupported, why))

@@ -26,7 +26,7 @@ func withoutServer() (*Shared, *session.Epoch) {
 
 func lossItself(l Loss) error { return l }
 
-// granted describes a grant of a node in a lock at path.
+// granted() describes a grant of a node in a lock at path.
 func granted(e *session.Epoch, path string, mode fence.Mode, left *atomic.Int32) *Grant {
 	return &Grant{Epoch: e, Path: path, Nodes: []Node{{Path: path + "/n"}}, Mode: mode, Token: 5,
 		Asked: time.Now(), Leave: func() { left.Add(1) }}
@@ -47,8 +47,8 @@ func heldWith(t *testing.T, limits Limits) (h *Hold, l *Lease, left *atomic.Int3
 	return h, l, left
 }
 
-// told collects the events of a kind from now on. It returns a function that returns the events collected so
-// far.
+// told() collects the events of a kind from now on. It returns a function that returns the events collected
+// so far.
 func told(h *Hold, kind EventKind) func() []Event {
 	var events []Event
 	before := h.g.Tell
@@ -63,7 +63,7 @@ func told(h *Hold, kind EventKind) func() []Event {
 	return func() []Event { return events }
 }
 
-// lostFor ends the test unless err is the loss of a lease with the reason why.
+// lostFor ends the test unless err is the loss of a lease whose reason is `why`.
 func lostFor(t testing.TB, err error, why Reason) {
 	t.Helper()
 	lost, ok := errors.AsType[Loss](err)

@@ -53,7 +53,7 @@ type Grant struct {
 	Parts      []*Lease // the leases of several locks that are held one by one
 	Candidate  bool     // the node has a value, which the holder may change
 
-	// AsReader describes the node that stands for a read hold in the place of the node at old; nil if the lock
+	// AsReader describes the node that stands for a read hold in the place of the node at `old`; nil if the lock
 	// has no readers.
 	AsReader func(e *session.Epoch, old string) session.Node
 	// Upgrade turns the read hold into the write hold; nil if the lock has no upgrades.
@@ -230,7 +230,7 @@ func (h *Hold) nodesNow() []Node {
 	return slices.Clone(h.nodes)
 }
 
-// held returns how long the hold has lasted.
+// held() returns how long the hold has lasted.
 func (h *Hold) held() time.Duration { return h.s.Keeper.Now().Since(h.g.Since) }
 
 // checkNow ends the hold if its deadline or its limit has passed, or if a lock of the set is lost.
@@ -292,7 +292,7 @@ func deletes(nodes []Node) []zk.Op {
 	return ops
 }
 
-// has reports whether a node still stands for the hold.
+// has() reports whether a node still stands for the hold.
 func (h *Hold) has(n Node) bool {
 	return slices.ContainsFunc(h.nodesNow(), func(m Node) bool { return m.Path == n.Path })
 }
@@ -413,7 +413,7 @@ func unlockEach(ctx context.Context, parts []*Lease) error {
 	return cmp.Or(errs...)
 }
 
-// changes reports whether a change is under way.
+// changes() reports whether a change is under way.
 func (h *Hold) changes() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

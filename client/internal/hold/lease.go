@@ -94,7 +94,7 @@ func (h *Hold) addLease(ctx context.Context, mode fence.Mode) (*Lease, error) {
 	return l, nil
 }
 
-// writes reports whether a lease other than l needs the write lock. The caller holds h.mu.
+// writes() reports whether a lease other than l needs the write lock. The caller holds h.mu.
 func (h *Hold) writes(l *Lease) bool {
 	return slices.ContainsFunc(h.leases, func(x *Lease) bool { return x != l && x.mode == fence.Exclusive })
 }

@@ -151,8 +151,8 @@ func (h *Hold) revoke(r recipe.Revocation) {
 	}
 }
 
-// limited reports whether the hold has a limit. The locks of a set have no limits, because the set itself has
-// one.
+// limited() reports whether the hold has a limit. The locks of a set have no limits, because the set itself
+// has one.
 func (h *Hold) limited() bool { return h.g.MaxHold > 0 }
 
 // limitTick is how often a hold with a limit reads the clocks, because timers stand still while the machine
@@ -210,7 +210,7 @@ func (h *Hold) EpochOver(why session.Reason) {
 }
 
 // lose ends the hold because the right to act is gone. Only the first call counts. A hold whose release is
-// under way can no longer be lost. The argument at is the node that is gone, if the caller knows it.
+// under way can no longer be lost. The argument `at` is the node that is gone, if the caller knows it.
 func (h *Hold) lose(why Reason, at ...Node) {
 	h.mu.Lock()
 	if h.over {

@@ -133,8 +133,8 @@ func (in *inspection) list(d *turns.Dir) error {
 // inspectParallel is how many nodes are read at a time.
 const inspectParallel = 16
 
-// read reads the contenders among some children. It leaves out nodes that have gone since. It also leaves out
-// lasting nodes, unless contenders wait for them because of their numbers.
+// read() reads the contenders among some children. It leaves out nodes that have gone since. It also leaves
+// out lasting nodes, unless contenders wait for them because of their numbers.
 func (in *inspection) read(d *turns.Dir, names []string) error {
 	names = slices.DeleteFunc(names, func(n string) bool {
 		other := !recipe.MayContend(n)
@@ -197,7 +197,7 @@ func nodeOf(name string, n zk.Node, hidden bool) recipe.Node {
 }
 
 // Walk calls f for every directory at or below path that looks like a lock. If passed is not nil, Walk calls
-// it for every directory that it skips because the client may not read it.
+// passed() for every directory that it skips because the client may not read it.
 func Walk(
 	ctx context.Context, e *session.Epoch, path string, depth int, passed func(path string),
 	f func(*recipe.Queue) error,

@@ -40,8 +40,8 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Backoff returns the time to wait before attempt n (1, 2, …). It doubles from first up to last. At random,
-// up to a quarter is added or subtracted.
+// Backoff returns the time to wait before attempt n (1, 2, …). The time doubles from `first` up to `last`. At
+// random, up to a quarter is added or subtracted.
 func Backoff(n int, first, last time.Duration) time.Duration {
 	d := last
 	if n < 16 {

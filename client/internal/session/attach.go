@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// beginSession opens the next session. Once the session exists, the connection calls attach.
+// beginSession opens the next session. Once the session exists, the connection calls attach().
 func (k *Keeper) beginSession() error {
 	o := zk.Options{
 		Timeout: k.opt.Timeout, TLS: k.opt.TLS, Auth: k.opt.Auth, Dial: k.opt.Dial,
@@ -107,8 +107,8 @@ func (e *Epoch) AwaitValid(ctx context.Context) error {
 	})
 }
 
-// untilSession waits until good accepts the connected session. It calls good after each change; the argument
-// is nil while no session is connected.
+// untilSession waits until good() accepts the connected session. It calls good() after each change; the
+// argument is nil while no session is connected.
 func (k *Keeper) untilSession(ctx context.Context, good func(*Epoch) (bool, error)) error {
 	for {
 		k.mu.Lock()

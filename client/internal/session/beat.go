@@ -86,7 +86,7 @@ func (k *Keeper) pulse(p *pulse) time.Duration {
 	return wait
 }
 
-// answered handles the outcome of a heartbeat.
+// answered() handles the outcome of a heartbeat.
 func (k *Keeper) answered(p *pulse, a answer) {
 	p.flying = nil
 	if a.err != nil {

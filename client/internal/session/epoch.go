@@ -158,7 +158,8 @@ func (e *Epoch) checkDeadline() {
 	if !late || e.Ended() {
 		return
 	}
-	e.k.opt.Log.Info("session not confirmed in time, leases given up", "session", recipe.Session(e.sid))
+	e.k.opt.Log.Info("the session was not confirmed in time; its leases are given up", "session",
+		recipe.Session(e.sid))
 	e.loseAll(Silent)
 	e.k.update(func() {})
 }
@@ -186,8 +187,8 @@ func (e *Epoch) wrote(t Reading) {
 	}
 }
 
-// quiet returns the time since the session's last confirmation, and the time after which a heartbeat is due.
-// A session without holds only keeps its places in queues, and needs fewer heartbeats.
+// quiet() returns the time since the session's last confirmation, and the time after which a heartbeat is
+// due. A session without holds only keeps its places in queues, and needs fewer heartbeats.
 func (e *Epoch) quiet(now Reading) (since, due time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

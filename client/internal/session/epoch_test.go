@@ -33,8 +33,8 @@ func withoutServer() (*Keeper, *Epoch, *handClock) {
 // The deadline is 7.95 s after the latest confirmation: ten seconds less the margin and the drift of clocks.
 const deadline = 7950 * time.Millisecond
 
-// knows checks what the client knows of a session: certainly alive (valid), not known to have ended (alive),
-// unconfirmed for its whole timeout (outlived).
+// knows() checks what the client knows of a session: certainly alive (valid), not known to have ended
+// (alive), unconfirmed for its whole timeout (outlived).
 func knows(t *testing.T, e *Epoch, when string, valid, alive, outlived bool) {
 	t.Helper()
 	expect.Equal(t, e.Valid(), valid, "valid %s", when)
@@ -243,14 +243,14 @@ func TestShortTimeoutsAreRefused(t *testing.T) {
 		want                   string
 	}{
 		{20 * time.Second, 20 * time.Second, 0, ""},
-		{2 * time.Second, 2 * time.Second, 0, "ask for 1.8s or more"},
-		{time.Second, time.Second, 0, "ask for 1.8s or more"},
+		{2 * time.Second, 2 * time.Second, 0, "ask for a timeout of 1.8s or more"},
+		{time.Second, time.Second, 0, "ask for a timeout of 1.8s or more"},
 		{2 * time.Second, 2 * time.Second, 100 * time.Millisecond, ""},
 		{time.Hour, time.Second, 0,
 			"a session timeout of 1s (granted by the server instead of 1h0m0s) is too short"},
 		{time.Second, time.Second, 0,
-			"a session timeout of 1s is too short: leases are given up 1s before it ends, " +
-				"and two heartbeats need 400ms"},
+			"a session timeout of 1s is too short: leases are given up 1s before the " +
+				"session ends, and two heartbeats need 400ms"},
 		{10 * time.Second, 10 * time.Second, 9 * time.Second, "too short"},
 	} {
 		o := &Options{Timeout: x.asked, Margin: x.margin}

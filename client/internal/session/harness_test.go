@@ -57,10 +57,10 @@ func testCtx(t *testing.T) context.Context {
 // ids counts the ids that fresh() has returned.
 var ids atomic.Uint64
 
-// fresh returns an id that no other node has.
+// fresh() returns an id that no other node has.
 func fresh() recipe.ID { return recipe.NewID(7, ids.Add(1)) }
 
-// has waits until the directory dir contains n nodes.
+// has() waits until the directory dir contains n nodes.
 func has(t *testing.T, e *Epoch, dir string, n int) {
 	t.Helper()
 	must.Await(t, fmt.Sprintf("%d nodes in %s", n, dir), patience, func() bool {

@@ -71,8 +71,8 @@ func (o *Options) checkTimeout(granted time.Duration) error {
 	if granted != o.Timeout {
 		by = fmt.Sprintf(" (granted by the server instead of %v)", o.Timeout)
 	}
-	return fmt.Errorf("%w: a session timeout of %v%s is too short: leases are given up %v before it ends, "+
-		"and two heartbeats need %v; ask for %v or more, or for a smaller margin",
+	return fmt.Errorf("%w: a session timeout of %v%s is too short: leases are given up %v before the "+
+		"session ends, and two heartbeats need %v; ask for a timeout of %v or more, or for a smaller margin",
 		recipe.ErrInvalid, granted, by, o.marginFor(granted), need, least)
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Begin begins the first session. refused is called when the servers refuse the identities.
+// Begin begins the first session. refused() is called when the servers refuse the identities.
 func (k *Keeper) Begin(refused func(why error)) error {
 	k.refused = refused
 	if err := k.beginSession(); err != nil {
@@ -94,7 +94,7 @@ func (k *Keeper) awaitReaper(ctx context.Context, e *Epoch) error {
 	}
 }
 
-// beginDraining ends all attempts; first reports whether this is the first call.
+// beginDraining ends all attempts; `first` reports whether this is the first call.
 func (k *Keeper) beginDraining() (first bool, e *Epoch) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -119,7 +119,7 @@ func (a *attempt) tell(ev hold.Event) {
 	}
 }
 
-// granted returns the grant that the attempt has got.
+// granted() returns the grant that the attempt has got.
 func (a *attempt) granted(e *session.Epoch, token fence.Token, nodes ...hold.Node) *hold.Grant {
 	g := &hold.Grant{Epoch: e, Path: a.Path, Nodes: nodes, Mode: a.Mode, Token: token, Asked: a.start,
 		Since: a.c.Keeper.Now(), Limits: a.Terms.Limits, Candidate: a.Value != nil,

@@ -132,7 +132,7 @@ func TestContentOfNodes(t *testing.T) {
 	}
 }
 
-// held returns a lease of an exclusive lock at /a.
+// held() returns a lease of an exclusive lock at /a.
 func held(t *testing.T, c *Client, e *session.Epoch) *hold.Lease {
 	t.Helper()
 	g := &hold.Grant{Epoch: e, Path: "/a", Nodes: []hold.Node{{Path: "/a/n"}}, Mode: fence.Exclusive,

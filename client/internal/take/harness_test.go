@@ -59,7 +59,7 @@ func withoutServer() (*Client, *session.Epoch) {
 
 func lossItself(l hold.Loss) error { return l }
 
-// lostFor ends the test unless err is the loss of a lease with the reason why.
+// lostFor ends the test unless err is the loss of a lease whose reason is `why`.
 func lostFor(t testing.TB, err error, why hold.Reason) {
 	t.Helper()
 	lost, ok := errors.AsType[hold.Loss](err)

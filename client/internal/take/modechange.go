@@ -13,7 +13,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// asReader describes the node that stands for a read hold in the place of the writer's node at old.
+// asReader describes the node that stands for a read hold in the place of the writer's node at the path
+// `old`.
 func (a *attempt) asReader(e *session.Epoch, old string) session.Node {
 	id := newNodeID(e.ID())
 	// With a policy, the door's mark has the old id, so the fresh id makes the mark stale.

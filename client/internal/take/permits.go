@@ -104,13 +104,15 @@ func (s *Permits) sightOf(n zk.Node) (semSight, error) {
 	case err != nil:
 		return semSight{}, err
 	case have == 0 && wish == 0:
-		return semSight{}, fmt.Errorf("%w: %s stores no limit yet, and the caller gave none", ErrLimitMismatch,
+		return semSight{}, fmt.Errorf("%w: %s stores no limit yet, and the caller gave no limit",
+			ErrLimitMismatch,
 			s.path)
 	case have == 0:
 		set := zk.SetData{Path: s.path, Data: s.encodeLimit(rec, wish), Version: n.Stat.Version}
 		return semSight{limit: wish, store: []zk.Op{set}, data: n.Data}, nil
 	case wish > 0 && have != wish && s.terms.Layout == recipe.LayoutKazoo:
-		return semSight{}, fmt.Errorf("%w: %s stores %d, the caller gave %d", ErrLimitMismatch, s.path, have, wish)
+		return semSight{}, fmt.Errorf("%w: %s stores the limit %d, but the caller gave %d", ErrLimitMismatch,
+			s.path, have, wish)
 	case wish > 0 && have != wish:
 		s.told.Do(func() {
 			s.c.Keeper.Log().Info("semaphore already stores another number of permits, using the stored number",

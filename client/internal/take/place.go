@@ -52,7 +52,7 @@ func (w *waiter) watchOwn(ctx context.Context) error {
 	return w.lookOwn(ctx)
 }
 
-// stays reports whether the own node has been there since its watch was set. After a reconnect, the server
+// stays() reports whether the own node has been there since its watch was set. After a reconnect, the server
 // may report the end of the awaited node before the end of the own node. Then the waiter must list.
 func (w *waiter) stays() bool {
 	return w.own != nil && !session.IsClosed(w.own.Fired()) && w.since == w.c.Keeper.Connections()
@@ -106,7 +106,7 @@ func (p *paces) note(dir string, turn time.Duration) {
 	p.dirs[dir] = turn
 }
 
-// short reports whether turns in dir are known to be short: a turn takes at most a few times as long as it
+// short() reports whether turns in dir are known to be short: a turn takes at most a few times as long as it
 // took to get a place. A place costs one write and one round trip, and the argument `place` is the time that
 // they took.
 func (p *paces) short(dir string, place time.Duration) bool {
@@ -231,7 +231,7 @@ func lives(names []string, uuid string) bool {
 	})
 }
 
-// alone returns an error if a client holds or awaits a lock of another kind on the path. The argument names
+// alone() returns an error if a client holds or awaits a lock of another kind on the path. The argument names
 // is the list of the path's children.
 func alone(ctx context.Context, e *session.Epoch, path string, own turns.Use, names []string) error {
 	var flight []string
@@ -290,8 +290,8 @@ func noneLives(ctx context.Context, e *session.Epoch, paths []string) error {
 	return nil
 }
 
-// aloneNow lists the path and calls alone, for an attempt that may not have listed the path since it made its
-// node.
+// aloneNow lists the path and calls alone(), for an attempt that may not have listed the path since it made
+// its node.
 func aloneNow(
 	ctx context.Context, e *session.Epoch, path string, own turns.Use, listed *zk.Names,
 ) error {

@@ -57,7 +57,7 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold.Grant, error) {
 		if err := w.dir.read(ctx, w.a.Terms); err != nil {
 			return nil, err
 		}
-		if !w.dir.unmade { // without a record, contend looks first whether the path is free
+		if !w.dir.unmade { // without a record, contend() first looks whether the path is free
 			if err := w.enqueue(ctx); err != nil {
 				return nil, err
 			}
@@ -260,7 +260,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 }
 
 // withdraw removes the nodes of an attempt. If the attempt was refused, the same transaction takes back the
-// record that the attempt wrote. If wait is set, withdraw waits until the nodes are removed.
+// record that the attempt wrote. If `wait` is set, withdraw waits until the nodes are removed.
 func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 	if w.e.Ended() {
 		return

@@ -29,7 +29,7 @@ type policyDir struct {
 	nodes  []recipe.PolicyNode
 }
 
-// read reads the record, and makes the directory if it is missing. A missing record is made later, in the
+// read() reads the record, and makes the directory if it is missing. A missing record is made later, in the
 // transaction of the first node, because an attempt of the wrong kind must write nothing.
 func (d *policyDir) read(ctx context.Context, cfg *Terms) error {
 	for {
@@ -124,8 +124,8 @@ func (d *policyDir) claimed() {
 	}
 }
 
-// set writes the record at the version seen. If the record has changed since then, or may have changed, set
-// returns no error but clears fresh.
+// set writes the record at the version seen. If the record has changed since then, or may have changed, set()
+// returns no error, but sets the field `fresh` to false.
 func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	var st zk.Stat
 	var err error

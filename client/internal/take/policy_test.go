@@ -23,7 +23,7 @@ func deciding(mode fence.Mode, try bool, nodes ...recipe.PolicyNode) *policyWait
 	return w
 }
 
-// decides checks what a contender does next. If want is 0, the contender must be refused.
+// decides() checks what a contender does next. If `want` is 0, the contender must be refused.
 func decides(t *testing.T, w *policyWaiter, want turns.Do) {
 	t.Helper()
 	step, err := w.decide()

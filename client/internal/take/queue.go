@@ -103,7 +103,7 @@ type waiter struct {
 	unmark    []zk.Op         // lock delay: operations that remove this contender's mark from the directory
 
 	born    time.Time     // when the client learned of its place
-	took    time.Duration // how long it took to get the place
+	took    time.Duration // how long the waiter needed to get the place
 	begun   time.Time     // when the first wait began
 	ahead   int           // how many contenders were ahead at that time
 	armed   *zk.Watch     // a watch set in advance on the node at armedAt; nil: none

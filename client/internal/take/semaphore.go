@@ -31,7 +31,7 @@ func (s *Permits) Take(ctx context.Context, ask Ask, n int) (*hold.Lease, error)
 func (s *Permits) Check(n int) error {
 	switch {
 	case s.terms.Layout != recipe.LayoutCurator && s.terms.Layout != recipe.LayoutKazoo:
-		err := fmt.Errorf("%w: semaphores have no layout %v", hold.ErrUnsupported, s.terms.Layout)
+		err := fmt.Errorf("%w: a semaphore cannot have the layout %v", hold.ErrUnsupported, s.terms.Layout)
 		return hold.ErrorAt(s.path, err)
 	case n < 1:
 		err := fmt.Errorf("%w: the number of permits must be at least 1, not %d", recipe.ErrInvalid, n)

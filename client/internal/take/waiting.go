@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// waits reports the attempt's place.
+// waits() reports the attempt's place.
 func (a *attempt) waits(ev hold.Event) {
 	ev.Kind, ev.Mode, ev.Waited = hold.EventWaiting, a.Mode, time.Since(a.start)
 	a.tell(ev)
@@ -48,7 +48,7 @@ func (a *attempt) waitsForPermits(node, leases string, used []string) {
 	}
 }
 
-// waits reports the place among the contenders of a lock with a policy.
+// waits() reports the place among the contenders of a lock with a policy.
 func (w *policyWaiter) waits() {
 	if w.a.Tell == nil {
 		return

@@ -61,8 +61,8 @@ func TestNodeWithoutANumberIsALock(t *testing.T) {
 	expect.List(t, w.BlockedBy, []string{""}, "w.BlockedBy")
 }
 
-// named returns a directory with the given nodes, and a function that replaces the long names of these nodes
-// in a text by short ones.
+// named() returns a directory with the given nodes, and a function that replaces the long names of these
+// nodes in a text by short ones.
 func named(nodes map[string]recipe.Node) (*Dir, func(string) string) {
 	d, names := dirOf("/d"), []string{}
 	for short, n := range nodes {

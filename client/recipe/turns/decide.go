@@ -220,7 +220,7 @@ func plainLock(dir string, list []item, w Watches) bool {
 	return false
 }
 
-// share adds a group to the holders, the waiters or the participants of the queue, after decide.
+// share adds a group to the holders, the waiters or the participants of the queue, after decide().
 func share(q *recipe.Queue, list []item, kind recipe.Kind) {
 	if q.Waiters == nil && len(list) > 1 && kind != recipe.KindParty && kind != recipe.KindUnknown {
 		q.Waiters = make([]recipe.Entry, 0, len(list)-1)
@@ -250,8 +250,8 @@ const (
 	allWatchers  = 10_000
 )
 
-// lone handles nodes without a number. Such a node is a lock if its name says so, or if other sessions watch
-// it. But a session that watches several nodes of a directory only observes them, and waits for none.
+// lone() handles nodes without a number. Such a node is a lock if its name says so, or if other sessions
+// watch it. But a session that watches several nodes of a directory only observes them, and waits for none.
 func (d *Dir) lone(list []item, w Watches, left *int) []recipe.Queue {
 	var found []recipe.Queue
 	if len(list) == 1 && len(d.Nodes) == 1 && list[0].Node.Name == recipe.SimpleName {
@@ -290,7 +290,7 @@ func (d *Dir) lone(list []item, w Watches, left *int) []recipe.Queue {
 	return found
 }
 
-// simple returns a lock of one node. Its waiters have no node, only a watch; left is how many more waiters
+// simple returns a lock of one node. Its waiters have no node, only a watch; `left` is how many more waiters
 // may become entries.
 func simple(path string, it *item, watchers []int64, next int32, left *int) recipe.Queue {
 	q := recipe.Queue{Lock: recipe.Lock{Path: path, Kind: recipe.KindSimple,

@@ -42,8 +42,8 @@ func useOf(name string) (Use, bool) {
 }
 
 // Rivals returns the children of a path whose names belong to another kind of lock, each with its use. The
-// client refuses a contender of the use own if a rival is alive. A rival of the use UsePermits is alive if it
-// contains a permit, and any other rival is alive if it is ephemeral.
+// client refuses a contender of the use `own` if a rival is alive. A rival of the use UsePermits is alive if
+// it contains a permit, and any other rival is alive if it is ephemeral.
 func (own Use) Rivals(names []string) iter.Seq2[string, Use] {
 	return func(yield func(string, Use) bool) {
 		for _, name := range names {

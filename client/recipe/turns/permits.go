@@ -74,9 +74,9 @@ func TryPermits(limit int, permits, own []string, queued int, quiet bool) Permit
 	return PermitsGranted
 }
 
-// FreeSlots returns n numbers, from 1 to the limit, that no permit has. It skips the first skip free numbers
-// and returns the lowest ones after them. The argument skip may be any number; FreeSlots reduces it so that n
-// numbers remain. There are enough numbers if DecidePermits has granted n permits.
+// FreeSlots returns n numbers, from 1 to the limit, that no permit has. It skips `skip` free numbers and
+// returns the lowest free numbers after them. The argument `skip` may be any number; FreeSlots reduces it so
+// that n numbers remain. There are enough numbers if DecidePermits has granted n permits.
 //
 // The transaction that makes the permits writes the numbers into their names. The head of the queue makes its
 // permits only while its place exists, so no other head chooses the same numbers. A try learns from

@@ -23,8 +23,8 @@ type pKind uint8
 
 const (
 	pTry     pKind = iota // without a place in the queue
-	pHead                 // counts first, while its place is there
-	pCurator              // makes its permit first, then counts
+	pHead                 // the client counts first, while its place exists
+	pCurator              // the client makes its permit first, and then counts
 	pOld                  // counts first, and has no numbers, as release 0.1.0
 )
 
@@ -46,13 +46,13 @@ type pContender struct {
 	wants   int
 	again   int // how often a try takes other numbers
 	step    int
-	slots   []int // the numbers that it chose
+	slots   []int // the numbers that the client chose
 	before  int   // how often the queue had changed before it made its permits
 	queued  int
 	quiet   bool
 	own     []string
 	holding bool
-	moved   bool // its place was removed, and it took another
+	moved   bool // the client's place was removed, and the client took another
 }
 
 // pOver is the step of a contender that has ended.
@@ -134,7 +134,7 @@ func (x *pExplorer) step(s *pState, i int) bool {
 		switch {
 		case !first && slices.Contains(s.queue, i):
 			return false
-		case !first: // its place was removed: it takes another
+		case !first: // the client's place was removed: the client takes another
 			c.step, c.moved = 0, true
 			return true
 		case c.kind == pCurator:
@@ -253,7 +253,7 @@ func (x *pExplorer) judge(s *pState) error {
 	return s.shown()
 }
 
-// shown compares what is held with what the view shows.
+// shown() compares what is held with what the view shows.
 func (s *pState) shown() error {
 	queue := &Dir{Path: "/s/locks", Total: len(s.queue)}
 	for at, i := range s.queue {
@@ -277,7 +277,7 @@ func (s *pState) shown() error {
 	all := Assemble([]*Dir{permits, queue}, nil)
 	for _, c := range s.who {
 		if !c.holding || c.kind == pCurator && s.limit < s.most {
-			continue // it may have counted before the number was lowered, which the view cannot know
+			continue // the client may have counted before the number was lowered, which the view cannot know
 		}
 		for _, name := range c.own {
 			if len(all) != 1 || !all[0].Holds("leases/"+name) {

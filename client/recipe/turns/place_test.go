@@ -137,7 +137,7 @@ func TestStepsUnderAPolicy(t *testing.T) {
 		// An overdue writer closes the door; until then readers overtake it.
 		{view{Policy: recipe.PolicyReader, Overdue: true, Nodes: nodes{before}}, false, do(Grant)},
 		{view{Policy: recipe.PolicyReader, Overdue: true, Nodes: nodes{behind, read}}, true, do(Grant)},
-		{view{Door: doorOf(other, recipe.DoorWrite)}, false, do(Grant)}, // its owner is gone
+		{view{Door: doorOf(other, recipe.DoorWrite)}, false, do(Grant)}, // the door's owner is gone
 		{view{Door: doorOf(other, recipe.DoorWrite), Nodes: nodes{behind, read}}, true, on(behind)},
 		{view{Policy: recipe.PolicyReader, Door: doorOf(other, recipe.DoorWrite), Nodes: nodes{behind, read}}, true,
 			data(behind)},

@@ -350,7 +350,7 @@ func (x *explorer) replace(s *xState, made recipe.PolicyNode, old ...recipe.Poli
 	}
 }
 
-// held continues the client's program after the client got its hold.
+// held() continues the client's program after the client got its hold.
 func (x *explorer) held(s *xState, c int, id recipe.ID) {
 	me := &s.c[c]
 	program := x.m.programs[c]

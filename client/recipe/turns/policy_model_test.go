@@ -65,7 +65,7 @@ const (
 const (
 	xAcquire uint8 = iota
 	xUpgrade
-	xLast // holds, and will only release
+	xLast // the client holds the lock, and will only release it
 )
 
 // The nodes of one client, as bits. A second attempt after a removal has its own nodes.
@@ -151,10 +151,10 @@ func (m *xModel) bit(n recipe.PolicyNode) int {
 	return base + xQueue
 }
 
-// alone reports whether a list shows no node of others than client c.
+// alone() reports whether a list shows no node of others than client c.
 func alone(list uint32, c int) bool { return list&^((1<<xPerClient-1)<<(c*xPerClient)) == 0 }
 
-// removed starts a new attempt at the end of the queue.
+// removed() starts a new attempt at the end of the queue.
 func (s *xState) removed(c int) {
 	if s.c[c].attempt != 0 {
 		panic("removed twice")

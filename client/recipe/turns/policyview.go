@@ -107,7 +107,7 @@ func (p *policyLook) upgrade(it *item) {
 	}
 }
 
-// others returns all holds except own.
+// others() returns all holds except `own`.
 func (p *policyLook) others(own string) []string {
 	var list []string
 	for _, name := range p.all {
@@ -127,7 +127,7 @@ func (p *policyLook) queued(it *item) {
 	}
 }
 
-// read decides for the next waiting reader.
+// read() decides for the next waiting reader.
 func (p *policyLook) read() []string {
 	writer := ""
 	switch p.policy {

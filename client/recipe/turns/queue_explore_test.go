@@ -51,10 +51,10 @@ const (
 	qIdle    qPhase = iota
 	qMade           // has a node
 	qListed         // has a list
-	qWaits          // waits for the node whose bit is in the field on
+	qWaits          // waits for the node whose bit is in the field `on`
 	qHolds          // holds the lock
-	qReads          // holds what it has downgraded
-	qEnded          // gave back, died or saw that its node was removed
+	qReads          // holds the lock that it has downgraded
+	qEnded          // the client gave the lock back, died, or saw that its node was removed
 	qWatches        // found out whom to wait for, and has yet to set the watch
 	qLooks          // a try that has listed before it makes its node
 )
@@ -63,13 +63,13 @@ const (
 type qClient struct {
 	phase qPhase
 	seq   int8
-	list  uint8   // the nodes that it saw
-	on    int8    // the bit that it waits for
+	list  uint8   // the nodes that the client saw
+	on    int8    // the bit of the node for which the client waits
 	few   [4]int8 // if spare is set, the bits that it waits for after that, the last one first; -1: none
 	spare bool    // needs no other list when all nodes of few are gone
-	woken bool    // the node that it waits for is gone
-	there bool    // its own node was there at that moment
-	taken bool    // its node was removed too late for it to see that before the grant
+	woken bool    // the node for which the client waits is gone
+	there bool    // the client's own node was there at that moment
+	taken bool    // the client's node was removed too late for the client to see that before the grant
 }
 
 type qState struct {

@@ -92,7 +92,7 @@ func (x *qExplorer) step(s *qState, i int) bool {
 			break
 		}
 		c.phase = qReads
-		if s.nodes&(1<<i) != 0 { // otherwise it sees that its hold was taken
+		if s.nodes&(1<<i) != 0 { // otherwise the client sees that its hold was taken
 			s.nodes |= 1 << (i + 4)
 			x.remove(s, int8(i))
 		} else {

@@ -13,11 +13,11 @@ import (
 type Rule struct {
 	Layout recipe.Layout
 	Kind   recipe.Role
-	RW     bool // reads and writes contend
+	RW     bool // the contenders are readers and writers
 }
 
-// excludes reports whether a contender must wait for another one ahead of it. The argument waits is the role
-// of the contender, and ahead is the role of the other one. Every queue has this rule.
+// excludes() reports whether a contender must wait for another one ahead of it. The argument waits is the
+// role of the contender, and `ahead` is the role of the other one. Every queue has this rule.
 func excludes(ahead, waits recipe.Role) bool {
 	return waits != recipe.RoleRead || ahead.Exclusive()
 }

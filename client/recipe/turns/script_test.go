@@ -128,7 +128,7 @@ func (s *script) run(words []string) {
 	}
 	switch words[1] {
 	case "wants":
-		if a.reads = words[2] == "read"; !a.reads { // it needs a place before anything can be decided
+		if a.reads = words[2] == "read"; !a.reads { // a writer needs a place before anything can be decided
 			s.enqueue(a)
 		}
 		s.decide(a)
@@ -395,7 +395,7 @@ func (s *script) show() {
 	}
 }
 
-// places adds the places that the contenders of package client find in a numbered queue.
+// places() adds the places that the contenders of package client find in a numbered queue.
 func (s *script) places(lines map[string]bool) {
 	for letter, a := range s.who {
 		for _, n := range a.nodes {

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// shown returns a line for each lock that Assemble finds: the holders, and the waiters with what they wait
+// shown() returns a line for each lock that Assemble finds: the holders, and the waiters with what they wait
 // for.
 func shown(dirs []*Dir, w Watches) string {
 	var lines []string
@@ -35,7 +35,7 @@ func dirOf(path string, nodes ...recipe.Node) *Dir {
 	return &Dir{Path: path, Nodes: nodes, Total: len(nodes)}
 }
 
-// A reader holds beside the writer before it if it is that writer's downgrade.
+// A reader holds together with the writer before it if the reader is that writer's downgrade.
 func TestReaderBesideItsWriter(t *testing.T) {
 	node := func(l recipe.Layout, k recipe.Role, session int64, seq int) recipe.Node {
 		name := recipe.NodeName(l, k, recipe.NewID(session, 5), "h") + fmt.Sprintf("%010d", seq)

@@ -32,8 +32,8 @@ type member struct {
 	self  bool  // the party is a task that waits for itself
 }
 
-// blockers is a set of parties for which some contenders wait. If any is set, one of the parties is enough;
-// otherwise the contenders wait for all of them.
+// blockers is a set of parties for which some contenders wait. If `any` is true, one of the parties is
+// enough; otherwise the contenders wait for all of them.
 type blockers struct {
 	to    []int32 // parties
 	on    []*recipe.Entry
@@ -87,7 +87,7 @@ func newSearch(list []recipe.Queue) *search {
 	return w
 }
 
-// waiting reports whether a contender of the lock waits. A holder waits while it upgrades.
+// waiting() reports whether a contender of the lock waits. A holder waits while it upgrades.
 func waiting(q *recipe.Queue) bool {
 	for i := range q.Holders {
 		if len(q.Holders[i].BlockedBy) > 0 {
@@ -117,7 +117,7 @@ func (w *search) party(c *recipe.Entry) int32 {
 	return fresh
 }
 
-// same identifies a list of blockers that several contenders share.
+// The type same identifies a list of blockers that several contenders share.
 type same struct {
 	first *string
 	len   int
@@ -286,7 +286,7 @@ func (w *search) inCycle(one *wait) bool {
 	}))
 }
 
-// connected calls f for each strongly connected component, by Tarjan's algorithm without recursion.
+// connected() calls f for each strongly connected component, by Tarjan's algorithm without recursion.
 func connected(next [][]int32, f func([]int32)) {
 	type frame struct{ at, child int32 }
 	index := make([]int32, len(next)) // 0: not visited yet

@@ -26,7 +26,7 @@ func ReadAuth(path string) (list []zk.Auth, exposed bool, err error) {
 		}
 		scheme, secret, ok := strings.Cut(line, ":")
 		if !ok || scheme == "" {
-			return nil, exposed, fmt.Errorf("a line is not SCHEME:SECRET")
+			return nil, exposed, fmt.Errorf("a line does not have the form SCHEME:SECRET")
 		}
 		list = append(list, zk.Auth{Scheme: scheme, Secret: []byte(secret)})
 	}

@@ -21,7 +21,8 @@ For fish:  PROGRAM completion fish > ~/.config/fish/completions/PROGRAM.fish`, "
 		own: func(c *Call) error {
 			script, ok := completionScripts[c.Args[0]]
 			if !ok {
-				return Usagef("no completion for %q; there is one for %s", c.Args[0], strings.Join(shells, ", "))
+				return Usagef("there is no completion for %q: want one of "+
+					"%s", c.Args[0], strings.Join(shells, ", "))
 			}
 			_, err := fmt.Fprint(p.Stdout, strings.ReplaceAll(script, "PROGRAM", p.Name))
 			return err

@@ -149,7 +149,7 @@ func TestCompletionScripts(t *testing.T) {
 	}
 	code, _, complaints := call(large(false), "completion", "csh")
 	expect.Equal(t, code, 8)
-	expect.Has(t, complaints, `no completion for "csh"; there is one for bash, zsh, fish`)
+	expect.Has(t, complaints, `there is no completion for "csh": want one of bash, zsh, fish`)
 }
 
 // The program finds its command by the first word, and explains a mistake.
@@ -296,7 +296,7 @@ func TestManualPages(t *testing.T) {
 	expect.Equal(t, out, "page b")
 	code, _, complaints := call(p, "manual", "c.1")
 	expect.Equal(t, code, 8)
-	expect.Has(t, complaints, `no page "c.1"; there are a.8, b.5`)
+	expect.Has(t, complaints, `there is no page "c.1": want one of a.8, b.5`)
 }
 
 // No text can become a request of roff, and no character is lost.

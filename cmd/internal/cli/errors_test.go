@@ -100,8 +100,8 @@ func TestFileWithSecrets(t *testing.T) {
 		{"# a comment\n\n \t digest:a:b \r\nsasl:", 0o640, "digest a:b;sasl ;", true, ""},
 		{"ip:\n", 0o604, "ip ;", true, ""},
 		{"ip:\n", 0o622, "ip ;", false, ""}, // others may write the file, but not read it
-		{"secret\n", 0o600, "", false, "a line is not SCHEME:SECRET"},
-		{"digest:a:b\n:secret\n", 0o644, "", true, "a line is not SCHEME:SECRET"},
+		{"secret\n", 0o600, "", false, "a line does not have the form SCHEME:SECRET"},
+		{"digest:a:b\n:secret\n", 0o644, "", true, "a line does not have the form SCHEME:SECRET"},
 		{"# nothing\n", 0o644, "", true, "auth is empty"},
 		{"", 0o600, "", false, "auth is empty"},
 	} {

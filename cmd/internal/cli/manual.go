@@ -22,7 +22,7 @@ func (p *Program[C]) manualCommand() *Command[C] {
 			page := p.Manual
 			if len(c.Args) == 1 && len(pages) > 0 {
 				if page = p.Pages[c.Args[0]]; page == nil {
-					return Usagef("no page %q; there are %s", c.Args[0], strings.Join(pages, ", "))
+					return Usagef("there is no page %q: want one of %s", c.Args[0], strings.Join(pages, ", "))
 				}
 			}
 			page(p.Stdout)

@@ -75,7 +75,7 @@ func (p *Program[C]) run(c *Command[C], args []string) error {
 	return run(call)
 }
 
-// FlagError describes in one sentence which flag is wrong, and why. others maps words of other programs to
+// FlagError describes in one sentence which flag is wrong, and why. `others` maps words of other programs to
 // flags.
 func FlagError(fs *pflag.FlagSet, err error, others map[string]string) error {
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {

@@ -21,7 +21,7 @@ func (d *daemon) checkCommand() *data.Command {
 		Help: `Takes the flags of a server, its environment and --config. Reads everything, resolves the
 names of the peers, opens and closes the ports, looks at certificates, at the data
 directory and its disk, and at the limits of this process. Starts nothing. Ports in use
-are not a fault while a server runs on the data directory: they are that server's. Prints
+are not a fault while a server runs on the data directory and uses them. Prints
 the settings in force with the origin of each, then all faults, with advice for each.
 Exit code: 0 a server would start, 2 it would not.`,
 		Setup: func(*pflag.FlagSet) func(*data.Call) error {

@@ -53,7 +53,7 @@ func (q *logQueue) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// lost returns the number of lost lines.
+// lost() returns the number of lost lines.
 func (q *logQueue) lost() int64 { return q.total.Load() }
 
 // tellBy makes the queue report lost lines to log, which writes to the queue.

@@ -37,7 +37,7 @@ func newManager(t *testing.T) *manager {
 	return &manager{l, name}
 }
 
-// hears waits for a datagram with a line that begins with the given text.
+// hears() waits for a datagram with a line that begins with the given text.
 func (m *manager) hears(t *testing.T, begin string) {
 	t.Helper()
 	must.OK(t, m.SetReadDeadline(time.Now().Add(time.Minute)))

@@ -41,7 +41,7 @@ func newSASL(s *settings.Settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 	}
 	if file.Users != nil && fips140.Enabled() {
 		return nil, fmt.Errorf("--sasl-users %s: SASL DIGEST-MD5 is off in FIPS 140 mode, which has no MD5: leave "+
-			"it out, and let clients authenticate by certificates (--tls-ca)", s.SASLUsers)
+			"out --sasl-users, and let clients authenticate by certificates (--tls-ca)", s.SASLUsers)
 	}
 	m := &sasl.Mechanisms{Users: file.Users}
 	// Flags take precedence over the JAAS file.

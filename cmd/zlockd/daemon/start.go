@@ -60,7 +60,7 @@ func auditOptions(s *settings.Settings) audit.Options {
 	o.Room = func() error {
 		free, err := disk.FreeBytes(s.DataDir)
 		if least := reserve + reserve/4; err == nil && free < least {
-			return fmt.Errorf("the disk of %s has %d MiB free, and the audit log keeps %d free "+
+			return fmt.Errorf("the disk of %s has %d MiB free, but the audit log must leave %d MiB free "+
 				"(--disk-reserve)", s.DataDir,
 				free>>20, least>>20)
 		}

@@ -287,7 +287,7 @@ func renew(t *testing.T, a *certs.Authority, id int) (clients, peers *x509.Certi
 	return clients, peers
 }
 
-// shows waits until a port shows the certificate want.
+// shows() waits until a port shows the certificate `want`.
 func shows(t *testing.T, addr string, conf *tls.Config, want *x509.Certificate) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {

@@ -38,7 +38,7 @@ type Store struct {
 
 	mu   sync.Mutex
 	size int64     // size of the newest snapshot
-	time time.Time // when it was written; zero: not known, or there is no snapshot
+	time time.Time // when the snapshot was written; zero: not known, or there is no snapshot
 }
 
 const (
@@ -87,7 +87,7 @@ func Open(fs vfs.FS, dir string, retain int) (*Store, error) {
 // ReadOnly returns the snapshots of a stopped server's directory. Nothing can be written to them.
 func ReadOnly(dir string) *Store { return &Store{fs: vfs.ReadOnly, dir: dir} }
 
-// names lists the names of the snapshots, newest first; the order of the names is the order of the indexes.
+// names() lists the names of the snapshots, newest first; the order of the names is the order of the indexes.
 func (s *Store) names() ([]string, error) {
 	all, err := s.fs.List(s.dir)
 	if err != nil {
@@ -185,14 +185,14 @@ func readMeta(f vfs.File) (*raft.SnapshotMeta, error) {
 	content := binary.BigEndian.Uint64(tail[:])
 	size := int64(binary.BigEndian.Uint32(tail[8:]))
 	if size > maxMeta || content != uint64(length-trailer-size) {
-		return nil, errors.New("file is damaged (lengths)")
+		return nil, errors.New("file is damaged: its lengths do not match")
 	}
 	b := make([]byte, size)
 	if _, err := f.ReadAt(b, int64(content)); err != nil {
 		return nil, err
 	}
 	if crc32.Checksum(append(b, tail[:12]...), castagnoli) != binary.BigEndian.Uint32(tail[12:]) {
-		return nil, errors.New("file is damaged (checksum)")
+		return nil, errors.New("file is damaged: its checksum is wrong")
 	}
 	meta := new(raft.SnapshotMeta)
 	if err := json.Unmarshal(b, meta); err != nil {

@@ -47,8 +47,9 @@ func Check(b []byte) error {
 	case entrySum(b) != binary.BigEndian.Uint32(b[2:]):
 		return fmt.Errorf("%w: checksum mismatch", ErrCorrupt)
 	case b[0] != version:
-		return fmt.Errorf("log entry of format %d: this program understands format %d; use the version that "+
-			"wrote it",
+		return fmt.Errorf("the log entry has format %d, but this program understands format %d; use the "+
+			"version "+
+			"that wrote the entry",
 			b[0], version)
 	case b[1]&kindMask < KindBatch || b[1]&kindMask > KindTicketing:
 		return fmt.Errorf("log entry of unknown kind %d", b[1])
@@ -86,7 +87,7 @@ func (bl *Block) PutHeader(b []byte) {
 // NextBlock cuts the first block off b.
 func NextBlock(b []byte) (bl Block, rest []byte, err error) {
 	if len(b) < BlockHeaderSize {
-		return bl, nil, fmt.Errorf("%w: block header cut short", ErrCorrupt)
+		return bl, nil, fmt.Errorf("%w: the block header is cut short", ErrCorrupt)
 	}
 	bl.Origin = binary.BigEndian.Uint32(b)
 	bl.Birth = binary.BigEndian.Uint32(b[4:])
@@ -113,7 +114,7 @@ func (bl *Block) Check() error {
 		}
 	}
 	if len(rest) != 0 {
-		return fmt.Errorf("%w: bytes after the last request", ErrCorrupt)
+		return fmt.Errorf("%w: bytes follow the last request", ErrCorrupt)
 	}
 	return nil
 }
@@ -143,7 +144,7 @@ func OnlyEphemeralCreates(entry []byte) bool {
 // Logged is a request in the log, with its place.
 type Logged struct {
 	Origin, Birth uint32 // the stream of the request; Origin 0: the leader's own request
-	Seq           uint64 // its number in the stream
+	Seq           uint64 // number of the request in the stream
 	*Request             // valid only during the call of fn
 }
 

@@ -65,5 +65,5 @@ func NameOnce(entry []byte) (_ []byte, shorter bool) {
 	return b, true
 }
 
-// named reports whether an encoded list of identities is not empty.
+// named() reports whether an encoded list of identities is not empty.
 func named(identities []byte) bool { return len(identities) > 4 }

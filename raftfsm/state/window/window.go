@@ -152,7 +152,7 @@ func (w *Window) Draw(d *Ask, at int64) (a Drawn) {
 	return a
 }
 
-// used returns how many draws count in the period that ends at now.
+// used() returns how many draws count in the period that ends at the time `now`.
 func (w *Window) used(now, per int64) (n int64) {
 	for _, r := range w.runs {
 		if r.last > now-per {
@@ -236,7 +236,7 @@ func (w *Window) AppendBuffer(b []byte) []byte {
 	return b
 }
 
-// read reads a window. It returns false if the data is something else, because any client with the right to
+// read() reads a window. It returns false if the data is something else, because any client with the right to
 // write the node may have written it.
 func (w *Window) read(data string) bool {
 	text, ok := strings.CutPrefix(data, windowMagic)

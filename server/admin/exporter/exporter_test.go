@@ -11,7 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// TestEveryMeasuredNameIsShown guards against a name that is counted under a spelling that no page shows.
+// TestEveryMeasuredNameIsShown finds a counted name that no page shows, for example because the page spells
+// it differently.
 func TestEveryMeasuredNameIsShown(t *testing.T) {
 	var m metrics.Set
 	s := &report.Status{Now: time.Unix(1, 0)}

@@ -53,7 +53,7 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	// A Go program has neither classes nor a count of its deadlocks, but boards and alerts use these metrics.
 	o.gauge("jvm_threads_deadlocked", "Always 0: deadlocks of goroutines are not counted.", 0)
 	o.gauge("jvm_threads_deadlocked_monitor", "Always 0: deadlocks of goroutines are not counted.", 0)
-	o.gauge("jvm_classes_loaded", "Always 0: a Go program has none.", 0)
+	o.gauge("jvm_classes_loaded", "Always 0: a Go program has no classes.", 0)
 	for _, s := range jvmStates {
 		o.gauge("jvm_threads_state", "Goroutines in this state.", float64(machine.RuntimeValue(s.metric)),
 			label("state", s.state))
@@ -77,7 +77,7 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 		pool := label("pool", p.name)
 		o.gauge("jvm_memory_pool_bytes_used", "Bytes of a part of the process's memory.", size, pool)
 		o.gauge("jvm_memory_pool_bytes_committed", "Bytes of a part of the process's memory.", size, pool)
-		o.gauge("jvm_memory_pool_bytes_max", "Limit of the part: that of the whole process.", limit, pool)
+		o.gauge("jvm_memory_pool_bytes_max", "The limit of the whole process.", limit, pool)
 	}
 	for heap, name := range map[bool]string{true: "heap", false: "nonheap"} {
 		area := label("area", name)

@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Lines calls tell() for every line of `mntr`. The parameter name has no prefix zk_, and text is
-// true for the few values that are not numbers.
+// Lines calls tell() for every line of `mntr`. The parameter `name` has no prefix zk_, and `text` is true for
+// the few values that are not numbers.
 func Lines(s *report.Status, tell func(name, value string, text bool)) {
 	tell("version", s.VersionLine(), true)
 	if s.Answers() {

@@ -81,7 +81,7 @@ func (o output) prefixed(s *report.Status) {
 	o.gauge("zk_server_leader", "1 on the leader.", report.Flag(s.Leading()))
 
 	plainOnly := *s
-	plainOnly.Keyed, plainOnly.Extra = nil, nil // native writes Keyed, and own writes Extra
+	plainOnly.Keyed, plainOnly.Extra = nil, nil // native() writes Keyed, and own() writes Extra
 	Lines(&plainOnly, func(name, value string, text bool) {
 		help := "As mntr's zk_" + name + "."
 		switch {
@@ -98,7 +98,7 @@ func (o output) prefixed(s *report.Status) {
 	})
 }
 
-// own writes zlockd's own metrics.
+// own() writes zlockd's own metrics.
 func (o output) own(s *report.Status) {
 	gauge := func(name, help string, v float64, labels ...report.Pair) {
 		o.gauge("zlockd_"+name, help, v, labels...)

@@ -52,7 +52,7 @@ func askAdmin(addr string) error {
 // A port with TLS refuses clear text unless it is configured to accept both. A silent caller does not keep
 // other callers out.
 func TestPortsWithTLS(t *testing.T) {
-	secure := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	secure := httptest.NewTLSServer(http.NotFoundHandler()) // only its certificate is used
 	t.Cleanup(secure.Close)
 	for _, clear := range []bool{false, true} {
 		inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -108,7 +108,7 @@ func TestBusyConnectionsKeepTheirPlace(t *testing.T) {
 	select {
 	case err := <-one:
 		t.Fatalf("one too many is answered: %v", err)
-	case <-time.After(50 * time.Millisecond): // it waits; a longer test would prove no more
+	case <-time.After(50 * time.Millisecond): // the connection waits; a longer test would prove no more
 	}
 	close(answer)
 	expect.OK(t, <-one)

@@ -111,7 +111,7 @@ const failedLogin = 100 * time.Millisecond
 // loginKey is the key of a request's context for the function that hears of failed logins.
 type loginKey struct{}
 
-// HearLogins returns a handler that calls failed for each login that fails, after the functions of the
+// HearLogins returns a handler that calls failed() for each login that fails, after the functions of the
 // handlers around it.
 func HearLogins(h http.Handler, failed func(r *http.Request, user string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -50,7 +50,7 @@ func (o *Outgoing) give(host string, n int) {
 	}
 }
 
-// Send calls write, which sends a whole answer of n bytes to a client at addr. It returns an error if the
+// Send calls write(), which sends a whole answer of n bytes to a client at addr. It returns an error if the
 // unsent answers already have too many bytes.
 func (o *Outgoing) Send(addr string, n int, write func() error) error {
 	host, _, _ := net.SplitHostPort(addr)
@@ -97,7 +97,7 @@ func (o *Outgoing) InPlace(p Pool, now func() time.Time, h http.Handler) http.Ha
 	})
 }
 
-// Answer sends a whole answer. The time limit of a slow client begins at now.
+// Answer sends a whole answer. The time limit of a slow client begins at the time `now`.
 func (o *Outgoing) Answer(w http.ResponseWriter, r *http.Request, now time.Time, code int, body []byte) {
 	begun := false
 	err := o.Send(r.RemoteAddr, len(body), func() error {

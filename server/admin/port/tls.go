@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// TLSListener returns a listener that speaks TLS on the connections of ln. If clear is set, it also accepts
+// TLSListener returns a listener that speaks TLS on the connections of ln. If `clear` is set, it also accepts
 // connections that begin in clear text.
 func TLSListener(ln net.Listener, conf *tls.Config, clear bool) net.Listener {
 	if !clear {

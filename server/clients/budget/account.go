@@ -132,7 +132,7 @@ func (s *Shares) Spend(a *Account, steps int64, now time.Duration) (wait time.Du
 // Indebted reports whether an address owes so much that it gets no further events.
 func (s *Shares) Indebted(a *Account) bool { return a.owed.Load() > s.Of(Debt) }
 
-// Room reports whether an address has room for further bytes in its watches, frames and outboxes; more is
+// Room reports whether an address has room for further bytes in its watches, frames and outboxes; `more` is
 // their number. Buffers count twice, because about as much memory again waits for the garbage collector.
 func (s *Shares) Room(a *Account, more int) bool {
 	return !s.Bound() || 2*(a.buffers.Load()+int64(more))+a.watches.Load() <= 2*int64(s.Bytes)

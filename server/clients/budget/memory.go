@@ -15,7 +15,7 @@ import (
 // client that neither sends nor reads cannot stop others. A connection asks for the memory of a whole frame
 // at once, so that it can always finish the frame.
 type Memory struct {
-	// Set before it is used.
+	// The caller sets these fields before it uses the Memory.
 	Limit  int
 	Shares *Shares
 	Now    func() time.Duration
@@ -136,7 +136,7 @@ func (m *Memory) recount(w *waiting) {
 	}
 }
 
-// own reports whether w waits for memory that its own address uses.
+// own() reports whether w waits for memory that its own address uses.
 func (m *Memory) own(w *waiting) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,8 +222,8 @@ func (m *Memory) advance() {
 // Slowest considers the connections that could make progress. It returns the one that has been without
 // progress for the longest time, if that time is longer than Grace. w is the connection that waits for
 // memory. If the slowest connection is w itself, Slowest returns nil: another connection that waits will
-// close w. If own is true, the memory of w's address is used up, and Slowest considers only connections from
-// that address.
+// close w. If `own` is true, the memory of w's address is used up, and Slowest considers only connections
+// from that address.
 func (m *Memory) Slowest(w Holder, own bool) (slow Holder, why ends.Reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -312,8 +312,8 @@ func (m *Memory) Used() int {
 }
 
 // Lend counts a portion for an address, if there is room. The bound of the address does not apply if alone is
-// true: the address had no buffers before the change. The bound on all memory does not apply if free is true:
-// no memory was in use. If Lend fails because the address itself uses too much, own is true.
+// true: the address had no buffers before the change. The bound on all memory does not apply if `free` is
+// true: no memory was in use. If Lend fails because the address itself uses too much, `own` is true.
 func (m *Memory) Lend(from *Account, p *Portion, alone, free bool) (l *Loan, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

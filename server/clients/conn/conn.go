@@ -187,7 +187,7 @@ func (c *Conn) alive(at time.Duration) {
 	}
 }
 
-// owed reports whether the client waits for the outcome of a request.
+// owed() reports whether the client waits for the outcome of a request.
 func (c *Conn) owed() bool {
 	c.out.Lock()
 	defer c.out.Unlock()

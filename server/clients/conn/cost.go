@@ -34,11 +34,11 @@ func (c *Conn) afford(steps int64) bool {
 	}
 }
 
-// charge corrects the amount that afford has charged. The next request waits until the account has paid.
+// charge corrects the amount that afford() has charged. The next request waits until the account has paid.
 func (c *Conn) charge(steps int64) { c.from.Account.Charge(steps) }
 
-// foresee charges the estimated cost of a read like afford. The exact cost replaces the estimate when the
-// read is answered.
+// foresee() charges the estimated cost of a read, as afford() does. The exact cost replaces the estimate when
+// the read is answered.
 func (c *Conn) foresee(steps int64) bool {
 	c.reads.cost -= steps
 	return c.afford(steps)

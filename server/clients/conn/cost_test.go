@@ -190,7 +190,7 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 		c.out.Pretend(true, false, 100<<10, 0)
 		expect.That(t, !end(c), "%s: wrong about the end of the connection", name)
 		s.Memory.Drop(c)
-		c.out.Write() // its client is gone: this ends the flush
+		c.out.Write() // the client is gone: this ends the flush
 		expect.Equal(t, s.Memory.Used(), 0, "%s: bytes that are held", name)
 		client.Close()
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// followed returns options with which each followed request is added to a list.
+// followed() returns options with which each followed request is added to a list.
 func followed(list *[]observe.Request) options.Options {
 	return options.Options{Follow: func(r *observe.Request) { *list = append(*list, *r) }}
 }

@@ -265,7 +265,7 @@ func (c *Conn) openReadOnly(body *state.SessionBody) ends.Reason {
 	return ends.None
 }
 
-// knows reports whether the session is known here, and has this password. Passwords never change,
+// knows() reports whether the session is known here, and has this password. Passwords never change,
 // so no other server would disagree.
 func (c *Conn) knows(id int64, password [jute.PasswordSize]byte) (known, right bool) {
 	c.replica.View(func(st *state.State) {

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// seen is called for every request that has arrived; it counts n requests as received. body is empty for a
+// seen() is called for every request that has arrived; it counts n requests as received. body is empty for a
 // request that is longer than a frame.
 func (c *Conn) seen(n int, op jute.OpCode, body []byte) {
 	if n > 0 {
@@ -58,7 +58,7 @@ func (c *Conn) applied(p outbox.Pending, out *state.Outcome) {
 	c.followApplied(p, out, now)
 }
 
-// answered counts one request that was answered at now, without the log. The outbox is locked.
+// answered() counts one request that was answered at the time `now`, without the log. The outbox is locked.
 func (c *Conn) answered(p outbox.Pending, out *state.Outcome, now time.Duration) {
 	c.count(p, out, now)
 	c.follow(p.Followed, p.Xid, out, now)
@@ -77,7 +77,7 @@ func (c *Conn) count(p outbox.Pending, out *state.Outcome, now time.Duration) {
 	}
 }
 
-// followApplied is like follow, for a request that was applied at the time logged.
+// followApplied is like follow(), for a request that was applied at the time logged.
 func (c *Conn) followApplied(p outbox.Pending, out *state.Outcome, logged time.Duration) {
 	if p.Followed != nil {
 		p.Followed.Logged = logged

@@ -32,7 +32,7 @@ func (c *Conn) Done(out *state.Outcome, st *state.State) {
 	}
 }
 
-// done appends the reply to p. The outbox is locked.
+// done() appends the reply to p. The outbox is locked.
 func (c *Conn) done(p outbox.Pending, out *state.Outcome) {
 	o := &c.out
 	if out.Divided {
@@ -80,7 +80,7 @@ func (c *Conn) helloDone(p outbox.Pending, out *state.Outcome) {
 	}
 }
 
-// reply appends a reply that needs no state.
+// reply() appends a reply that needs no state.
 func (c *Conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, record []byte) bool {
 	o := &c.out
 	o.Lock()

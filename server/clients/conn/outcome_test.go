@@ -71,7 +71,7 @@ func TestOutcomes(t *testing.T) {
 		owe(c.from, 100)
 		c.out.Push(outbox.Pending{Xid: 3, Op: x.op, Est: 7})
 		x.out.Steps = 50
-		c.out.Hush() // so that no flusher comes
+		c.out.Hush() // no flusher may come
 		if x.out.Unknown {
 			c.Done(&x.out, nil)
 		} else {

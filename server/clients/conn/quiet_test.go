@@ -16,13 +16,13 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// quiet returns a server that serves no client, and a connection of it.
+// quiet() returns a server that serves no client, and a connection of it.
 func quiet(t testing.TB, o options.Options) (*Shared, *Conn) {
 	s := quietly(t, o)
 	return s, connFrom(s, new(address))
 }
 
-// quietly returns what the connections of a server share, and stops it when the test ends.
+// quietly() returns what the connections of a server share, and stops it when the test ends.
 func quietly(t testing.TB, o options.Options) *Shared {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

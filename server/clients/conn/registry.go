@@ -217,7 +217,7 @@ func (s *Shared) SessionMoved(id int64, gen uint32) {
 	}
 }
 
-// SendAway closes every connection with a session, or about to have one.
+// SendAway closes every connection that has a session or is about to have one.
 func (s *Shared) SendAway() {
 	for _, c := range s.All() {
 		if phase(c.phase.Load()) >= phaseConnect {
@@ -227,7 +227,7 @@ func (s *Shared) SendAway() {
 	s.Outboxes.Kick()
 }
 
-// Heard appends the sessions from which bytes came since the last call; if all is true, it appends every
+// Heard appends the sessions from which bytes came since the last call; if `all` is true, it appends every
 // session here. A client that waits for an answer is not silent, however old its last byte is. The server
 // reads the client's next bytes only after the answer, so the server causes the delay.
 func (s *Shared) Heard(touches []state.Touch, all bool) []state.Touch {
@@ -260,7 +260,7 @@ func (s *Shared) Applied() {
 	s.Outboxes.Kick()
 }
 
-// refused logs and counts a client that a limit has refused.
+// refused() logs and counts a client that a limit has refused.
 func (s *Shared) refused(c *Conn, what, problem string) {
 	s.Metrics.ConnectionRejected.Add(1)
 	s.Observed.Refuse(c.from.Host, problem)

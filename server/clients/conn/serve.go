@@ -45,7 +45,7 @@ func hostOf(nc net.Conn) string {
 	}
 }
 
-// serve is the connection's goroutine, unless the connection rests. If why is not ends.None, the connection
+// serve is the connection's goroutine, unless the connection rests. If `why` is not ends.None, the connection
 // ended while it rested.
 func (c *Conn) serve(why ends.Reason) {
 	defer func() {

@@ -35,7 +35,7 @@ type lineCount struct {
 	more    int // dropped lines since the last line
 }
 
-// Init prepares the log; now is the server's clock.
+// Init prepares the log; `now` is the server's clock.
 func (l *Log) Init(log *slog.Logger, now func() time.Duration) {
 	l.log, l.now, l.kinds = log, now, make(map[lineKind]*lineCount)
 }
@@ -43,7 +43,7 @@ func (l *Log) Init(log *slog.Logger, now func() time.Duration) {
 // Dropped returns the number of dropped lines.
 func (l *Log) Dropped() int64 { return l.dropped.Load() }
 
-// Of logs an event that one address causes.
+// Of adds a line to the log about an event that one address causes.
 func (l *Log) Of(addr string, level slog.Level, msg string, args ...any) {
 	kind := lineKind{msg: msg, addr: addr}
 	if len(args) > 1 && args[0] == "reason" {

@@ -16,7 +16,7 @@ const (
 	Else                    // the reason is recorded elsewhere
 	Client                  // the client or the network closed the connection
 	Session                 // the client closed its session
-	Word                    // its four-letter word or HTTP request was answered
+	Word                    // the connection's four-letter word or HTTP request was answered
 	Gone                    // the session has ended, or never existed
 	Moved                   // the session has a newer connection
 	Handshake               // no session in time
@@ -33,7 +33,7 @@ const (
 	Unknown                 // the outcome of a request is unknown
 	Serving                 // this server does not serve clients
 	Behind                  // the client has seen a newer state than this server's
-	CutOff                  // this server may not answer a ping, because its leader does not hear it
+	CutOff                  // this server may not answer a ping, because the leader does not hear this server
 	Stopped                 // this server stops
 	Plain                   // the client speaks another protocol: TLS or HTTP
 	TLS                     // the TLS handshake failed

@@ -166,7 +166,7 @@ func (o *Options) Negotiate(asked int32) int32 {
 // ReconfigRequest is a client's request to change the membership.
 type ReconfigRequest struct {
 	Joining, Leaving, Members string
-	Version                   int64 // version of the configuration that it changes; -1: any
+	Version                   int64 // version of the configuration that the request changes; -1: any
 
 	// May says whether the client may write /zookeeper/config. ZooKeeper checks the request before the
 	// client's rights, so Reconfigure checks both.

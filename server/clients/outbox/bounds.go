@@ -17,9 +17,9 @@ func (o *Outbox) Grown(others bool) {
 	}
 }
 
-// Hold reports the size of the outbox to Memory, after the outbox grew or shrank. others says that the growth
-// comes from other clients, outcomes or parked reads. In that case, if there is no more room, Hold closes an
-// outbox that is already large. The caller has locked the outbox.
+// Hold reports the size of the outbox to Memory, after the outbox grew or shrank. `others` says that the
+// growth comes from other clients, outcomes or parked reads. In that case, if there is no more room, Hold
+// closes an outbox that is already large. The caller has locked the outbox.
 func (o *Outbox) Hold(others bool) {
 	n := o.Size() + o.writing + o.reserved - o.lent
 	if n <= FlushSize {

@@ -44,7 +44,7 @@ func (o *Outbox) hangUp() {
 	o.owner.Wake()
 }
 
-// part runs a step that ends the connection or its writing side. With TLS the step writes a last record,
+// part() runs a step that ends the connection or its writing side. With TLS the step writes a last record,
 // which may block, so it runs in a goroutine of its own and the caller can serve other clients.
 func (o *Outbox) part(step func()) {
 	if o.Secure {

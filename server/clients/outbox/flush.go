@@ -231,7 +231,7 @@ func (o *Outbox) Await(limit, left int) bool {
 	return open
 }
 
-// Reserve waits for permission to use memory for a reply. If now is true, it also allocates the memory.
+// Reserve waits for permission to use memory for a reply. If `now` is true, it also allocates the memory.
 func (o *Outbox) Reserve(size int, now bool) bool {
 	o.Flush()
 	o.Lock()

@@ -149,10 +149,10 @@ func (f *Flushers) run() {
 	}
 }
 
-// waiting returns how many outboxes wait to be written. f is locked.
+// waiting() returns how many outboxes wait to be written. f is locked.
 func (f *Flushers) waiting() int { return f.lanes[0].waiting() + f.lanes[1].waiting() }
 
-// next() appends outboxes to run, which a flusher will write. It takes some from one lane at a time; the
+// next() appends outboxes to `run`, which a flusher will write. It takes some from one lane at a time; the
 // lanes alternate. f is locked.
 func (f *Flushers) next(run []*Outbox) []*Outbox {
 	if f.lanes[f.turn].waiting() > 0 {

@@ -47,9 +47,9 @@ func longBuffer(n int) []byte {
 type Pending struct {
 	Xid    int32
 	Op     jute.OpCode
-	At     time.Duration // when its last byte arrived
-	Est    int64         // steps that its address was charged for the outcome
-	Long   bool          // its effect may change the length of answers to parked reads
+	At     time.Duration // when the request's last byte arrived
+	Est    int64         // steps that the client's address was charged for the outcome
+	Long   bool          // the request's effect may change the length of answers to parked reads
 	Parked []byte        // the frame of a parked read; nil: the request was proposed
 
 	Followed *observe.Request // nil: no log records the request
@@ -145,8 +145,8 @@ type requests struct {
 	long     int // how many of the requests are long
 }
 
-// sleeper holds the connection's goroutine while it waits until the outbox is written or at most waitFor
-// requests are pending.
+// sleeper blocks the connection's goroutine until the outbox is written or at most waitFor requests are
+// pending.
 type sleeper struct {
 	waiting bool
 	waitFor int32
@@ -165,7 +165,7 @@ type visits struct {
 type holding struct {
 	writing  int           // bytes that the running flush has taken
 	held     int           // bytes of the outbox counted by the memory
-	reserved int           // how many bytes the outbox may hold in addition to held, for a long reply
+	reserved int           // how many bytes the outbox may hold in addition to `held`, for a long reply
 	stuck    time.Duration // when the outbox became full and the client stopped reading; 0: unknown
 }
 
@@ -243,7 +243,7 @@ func (r *requests) Pop() {
 	}
 }
 
-// sleep blocks the connection's goroutine until rouse, with the outbox unlocked.
+// sleep blocks the connection's goroutine until rouse() is called, with the outbox unlocked.
 func (o *Outbox) sleep(waitFor int) {
 	o.waiting, o.waitFor = true, int32(waitFor)
 	if o.wake == nil {
@@ -268,7 +268,7 @@ func (o *Outbox) BeginReply(xid int32, zxid int64, size int) (b []byte, at int) 
 	return jute.AppendReplyHeader(b, xid, zxid, jute.OK), at
 }
 
-// EndReply finishes the reply that starts at at. With an error code it drops the record.
+// EndReply finishes the reply that starts at the offset `at`. With an error code it drops the record.
 func (o *Outbox) EndReply(b []byte, at int, code jute.ErrCode) {
 	if code != jute.OK {
 		b = b[:at+4+jute.ReplyHeaderSize]
@@ -391,7 +391,7 @@ func (o *Outbox) Die(why ends.Reason) {
 	o.full, o.fullLen, o.buf, o.spare, o.reserved = nil, 0, nil, nil, 0
 }
 
-// lost ends the loan of a piece.
+// lost() ends the loan of a piece.
 func (q *queue) lost(p piece) {
 	if p.loan != nil && p.loan != &budget.Uncounted {
 		q.lent -= len(p.b)

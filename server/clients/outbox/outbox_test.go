@@ -102,9 +102,9 @@ func TestLongOutboxIsNotCopied(t *testing.T) {
 	expect.Equal(t, first, &o.full[0].b[0], "the first buffer has moved")
 }
 
-// However many outboxes an event fills, a reply waits for one run of them at most. They wait for one run of
-// replies at most. This also holds for the reply to the client that made the change, whether or not that
-// client watches.
+// A reply waits for at most one run of outboxes, however many outboxes an event fills. The outboxes wait for
+// at most one run of replies. This also holds for the reply to the client that made the change, whether or
+// not that client watches.
 func TestRepliesDoNotWaitForAHerd(t *testing.T) {
 	var f Flushers
 	f.cond.L = &f.mu

@@ -29,7 +29,7 @@ type Rest struct {
 // visitBytes is the size of the buffer for a visit: enough for a ping and some bytes after it.
 const visitBytes = 64
 
-// Start makes the Rest ready; spawn starts its goroutines.
+// Start makes the Rest ready; spawn() starts its goroutines.
 func (r *Rest) Start(spawn func(func())) { r.spawn = spawn }
 
 // Len returns how many connections rest or are visited.

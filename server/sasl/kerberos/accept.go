@@ -119,8 +119,8 @@ func (k keytab) open(t *ticket) (*ticketSecret, error) {
 		return secret, decode(plain, secret, tagTicketSecret)
 	}
 	return nil, fmt.Errorf(
-		"the keytab's key of version %d does not decrypt it: the KDC has another key, so export it "+
-			"again", t.Secret.KVNO)
+		"the keytab's key of version %d does not decrypt the ticket: the KDC has another key, so "+
+			"export the keytab again", t.Secret.KVNO)
 }
 
 // check returns the client of the ticket, and refuses a ticket that is not valid now. Like ZooKeeper, it
@@ -179,7 +179,8 @@ func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Ti
 	sum := a.Checksum.Value
 	switch {
 	case a.Version != protocolVersion || a.Micros < 0 || a.Micros > 999_999:
-		return nil, false, fmt.Errorf("%w: authenticator of version %d with %d µs", errProtocol, a.Version,
+		return nil, false, fmt.Errorf("%w: the authenticator has version %d and %d µs", errProtocol,
+			a.Version,
 			a.Micros)
 	case !who.equal(client):
 		return nil, false, fmt.Errorf("%w: %s uses the ticket of %s", errRefused, who, client)

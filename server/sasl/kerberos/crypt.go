@@ -39,7 +39,8 @@ func (k sessionKey) suite() (suite, error) {
 	s, ok := suites[k.EType]
 	switch {
 	case !ok:
-		return s, fmt.Errorf("encryption type %d is not supported: only AES is (17 to 20)", k.EType)
+		return s, fmt.Errorf("encryption type %d is not supported: want AES, one of the types 17 to 20",
+			k.EType)
 	case len(k.Value) != s.keyBytes:
 		return s, fmt.Errorf("a key of %s has %d bytes, not %d", s.name, s.keyBytes, len(k.Value))
 	}
@@ -81,7 +82,7 @@ func (k sessionKey) sum(b []byte, usage uint32) ([]byte, error) {
 	return s.etype.GetChecksumHash(k.Value, b, usage)
 }
 
-// fresh makes another key of the same type.
+// fresh() makes another key of the same type.
 func (k sessionKey) fresh(random io.Reader) (sessionKey, error) {
 	fresh := sessionKey{EType: k.EType, Value: make([]byte, len(k.Value))}
 	_, err := io.ReadFull(random, fresh.Value)

@@ -41,7 +41,7 @@ func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error
 	case len(token) > maxToken:
 		return nil, fmt.Errorf("%w: %d bytes", errProtocol, len(token))
 	case next == nil:
-		return nil, fmt.Errorf("%w: a token came after its end", errProtocol)
+		return nil, fmt.Errorf("%w: a token came after the end of the exchange", errProtocol)
 	}
 	return next(token, now)
 }
@@ -87,7 +87,7 @@ func (e *Exchange) choice(token []byte, _ time.Time) ([]byte, error) {
 	return nil, nil
 }
 
-// User returns the user that the client has proved to be, and the user's principal. done is false until the
+// User returns the user that the client has proved to be, and the user's principal. `done` is false until the
 // client has proved that.
 func (e *Exchange) User() (user, principal string, done bool) {
 	if e.user == "" {

@@ -64,7 +64,7 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 		want   string
 	}{
 		"another key": {func(c *testClient) { c.serverKey = newKey(18) }, errRefused,
-			"export it again"},
+			"export the keytab again"},
 		"a key of another type": {func(c *testClient) { c.serverKey = newKey(17) }, errRefused,
 			"no key of encryption type 17"},
 		"another server": {func(c *testClient) { c.ticket.Server = rawName(alice) }, errRefused,
@@ -95,7 +95,7 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 		"version of the ticket": {func(c *testClient) { c.ticket.Version = 4 }, errProtocol,
 			"ticket of version 4"},
 		"version of the proof": {func(c *testClient) { c.auth.Version = 4 }, errProtocol,
-			"authenticator of version 4"},
+			"the authenticator has version 4"},
 		"microseconds":            {func(c *testClient) { c.auth.Micros = 1_000_000 }, errProtocol, "1000000 µs"},
 		"checksum of another use": {func(c *testClient) { c.auth.Checksum.Type = 7 }, errProtocol, "RFC 4121"},
 		"a short checksum": {func(c *testClient) { c.auth.Checksum.Value = c.auth.Checksum.Value[:23] },
@@ -250,7 +250,7 @@ func TestReplaysAreForgottenLateAndBounded(t *testing.T) {
 	expect.OK(t, r.add(sum(30), now.Add(remembered+time.Second)), "after a while")
 }
 
-// recorded reads what real clients have sent.
+// recorded() reads what real clients have sent.
 func recorded(t testing.TB) (keytabBytes []byte, clients [][]string) {
 	t.Helper()
 	f := must.Get(os.Open("testdata/recorded.txt"))(t)

@@ -112,7 +112,7 @@ func javaReplacement(to string) string {
 	return b.String()
 }
 
-// apply returns the rule's name for a principal, if the rule matches.
+// apply() returns the rule's name for a principal, if the rule matches.
 func (r *Rule) apply(p Principal, realm string) (string, bool) {
 	if r.isDefault {
 		return p.Parts[0], p.Realm == realm

@@ -244,7 +244,7 @@ func (x *Actor) planAsk(ctx context.Context, a *action) (*step, error) {
 	}, nil
 }
 
-// freed returns the waiters that get the lock when the node of a holder is removed: one waiter, or several
+// freed() returns the waiters that get the lock when the node of a holder is removed: one waiter, or several
 // that may hold the lock together. If some waiters only watch the node, it is unknown which one of them gets
 // the lock.
 func freed(q *recipe.Queue, node string) (list []*recipe.Entry) {

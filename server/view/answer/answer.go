@@ -79,7 +79,7 @@ type Ended struct {
 	Reason    string   `json:"reason"`
 	Cause     string   `json:"cause"` // closed, expired or operator
 	Addr      string   `json:"addr,omitempty"`
-	Server    uint32   `json:"server,omitempty"` // the server that it was connected to last
+	Server    uint32   `json:"server,omitempty"` // the server to which the session was last connected
 	TimeoutMS int64    `json:"timeoutMs,omitempty"`
 	Zxid      string   `json:"zxid"`
 	Nodes     int      `json:"nodes"`

@@ -30,7 +30,7 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// hidden reports whether a character cannot be seen or moves other characters.
+// hidden() reports whether a character cannot be seen or moves other characters.
 func hidden(r rune) bool {
 	return r != ' ' && !unicode.IsPrint(r) || r == '\u2800' ||
 		r > unicode.MaxLatin1 && unicode.In(r, unicode.Other_Default_Ignorable_Code_Point,

@@ -95,7 +95,7 @@ func TestARefusalIsNotZipped(t *testing.T) {
 	}
 }
 
-// unread is the writer of an answer that its client does not read until free is closed.
+// unread is the writer of an answer that its client does not read until the channel `free` is closed.
 type unread struct {
 	*httptest.ResponseRecorder
 	reached, free chan struct{}

@@ -106,7 +106,7 @@ type scans struct {
 	drop   *time.Timer
 }
 
-// How long a scan serves: for costShare times as long as it took, and while nothing has changed, for at least
+// A scan is used for costShare times as long as it took. If nothing has changed, it is used for at least
 // FreshFor. So scanning costs a small part of one processor for any number of requests. A scan that no
 // request has replaced is dropped after keepScan.
 const (

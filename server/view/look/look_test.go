@@ -112,7 +112,7 @@ func TestAChangeDuringAScanMakesItOld(t *testing.T) {
 	}
 	look := func() *Scan {
 		s := must.Get(v.Locks(t.Context()))(t)
-		s.Took = 0 // so that the cost of the scan does not keep it in use
+		s.Took = 0 // so that the scan is not used longer because of its cost
 		return s
 	}
 	first := look()

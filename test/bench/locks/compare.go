@@ -40,7 +40,7 @@ type comparison struct {
 type library struct {
 	name, what string
 	most       int                     // limit of waiters in a measurement
-	recipe     string                  // this command's recipe, if the library has one; otherwise:
+	recipe     string                  // this command's recipe; empty: the library has a program
 	prepare    func(*comparison) error // finds out whether the library is there
 	program    func(*comparison) []string
 }
@@ -179,7 +179,7 @@ func (c *comparison) measure(ctx context.Context, l *library, waiters int) (r re
 	c.runs++
 	path := fmt.Sprintf("/bench-%s-%d", l.name, c.runs)
 	if l.program == nil {
-		runtime.GC() // now, so that no later measurement pays for this one's garbage
+		runtime.GC() // collect now, so that no later measurement pays for this garbage
 		return measureOne(ctx, &benchFlags{Recipe: l.recipe, Clients: waiters + 1, Goroutines: 1, Locks: 1,
 			Fault: "none", Duration: c.duration, warm: c.warm, servers: c.server, root: path,
 			sessionTimeout: zk.DefaultTimeout})

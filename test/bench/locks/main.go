@@ -187,7 +187,7 @@ func measureOne(ctx context.Context, b *benchFlags) (r report, err error) {
 		m.begin()
 	}
 	pause(ctx, b.Duration)
-	// Count before the waiters leave the queue: the requests for that are not part of the cost of a lock.
+	// Count before the waiters leave the queue. The requests to leave are not part of the cost of a lock.
 	r = m.report(time.Since(begun), costs(sessions).minus(before))
 	r.Counted = askReceived(b.servers).since(counted, r.Acquired)
 	cancel()

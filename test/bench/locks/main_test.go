@@ -59,7 +59,8 @@ func TestPriceIsThatOfTheLock(t *testing.T) {
 	if err != nil || r.Acquired == 0 {
 		t.Fatalf("%v: %+v", err, r)
 	}
-	// In addition come the requests that create the directory, and those of an unfinished last cycle.
+	// The sum also contains the requests that create the directory, and the requests of an unfinished last
+	// cycle.
 	if all := r.Requests * float64(r.Acquired); all > 4*float64(r.Acquired)+12 {
 		t.Errorf("%.0f requests for %d acquisitions", all, r.Acquired)
 	}

@@ -82,7 +82,7 @@ func (m *meter) work(ctx context.Context, s session, worker int) {
 		if l.waiting.Load() > 0 {
 			l.released.Store(time.Now().UnixNano())
 		}
-		// The release is part of the work, so the end of the time does not cut it off.
+		// The release is part of the work, so the end of the measured time does not cancel the release.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		if err := g.release(end); err != nil {
 			m.fail(err)
@@ -91,7 +91,7 @@ func (m *meter) work(ctx context.Context, s session, worker int) {
 	}
 }
 
-// granted notes a grant.
+// granted() notes a grant.
 func (m *meter) granted(l *benchLock, g grant, worker int, begun, now time.Time) {
 	sent := l.released.Swap(0)
 	m.mu.Lock()

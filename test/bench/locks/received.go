@@ -14,7 +14,7 @@ type received struct {
 	asked int64 // how many of these requests asked for the number; 0: the sum is unknown
 }
 
-// askReceived asks all servers.
+// askReceived asks all servers for the number.
 func askReceived(servers string) received {
 	var r received
 	for s := range strings.SplitSeq(servers, ",") {
@@ -29,7 +29,7 @@ func askReceived(servers string) received {
 	return r
 }
 
-// since returns the number of requests per acquisition since before was asked, nil if unknown.
+// since returns the number of requests per acquisition between two calls of askReceived, nil if unknown.
 func (r received) since(before received, acquired int) *float64 {
 	if r.asked == 0 || before.asked == 0 || acquired == 0 || r.sum < before.sum {
 		return nil

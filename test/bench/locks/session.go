@@ -85,7 +85,7 @@ func openSession(ctx context.Context, b *benchFlags) (session, error) {
 			ended()
 		},
 		cost: func() cost {
-			n := counters // includes an occasional heartbeat
+			n := counters // these include an occasional heartbeat
 			return cost{n.Requests.Load(), n.Events.Load(), n.BytesSent.Load() + n.BytesRead.Load()}
 		},
 		lock: func(ctx context.Context, path string, shared bool) (grant, error) {
@@ -127,7 +127,7 @@ func (b *benchFlags) locksOf(cl *client.Client) func(context.Context, string, bo
 	}
 }
 
-// openRaw opens a session for the recipes for comparison.
+// openRaw opens a session for a recipe that is only there for comparison.
 func openRaw(ctx context.Context, b *benchFlags, tap *wiretap) (session, error) {
 	raw, events, err := zk.Connect(strings.Split(b.servers, ","), b.sessionTimeout,
 		zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false),

@@ -255,7 +255,7 @@ func withClients(c servers, n int, d time.Duration, open func(addr string) (keep
 	return out, nil
 }
 
-// atOnce calls f for n clients at once. It returns the times that f passes to done, in ms.
+// atOnce calls f for n clients at once. It returns the times that f passes to done(), in ms.
 func atOnce(n int, f func(i int, done func(time.Duration)) error) (all []float64, err error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -152,8 +152,8 @@ func span(v []float64, digits int) string {
 }
 
 // measureLocks calls run in rounds for each service, with one locker for each path. It prints a row for each
-// size and service, with the medians of the figures that run returns. The series that it returns has the last
-// figure as y. Its x is the figure before that or, if run returns only one, the size.
+// size and service, with the medians of the figures that run() returns. The series that it returns has the
+// last figure as y. Its x is the figure before that or, if run() returns only one, the size.
 func measureLocks(s *settings, services []servers, head string, sizes []int, paths func(n int) []string,
 	run func(lockers []locker, d time.Duration) ([]float64, error)) (series, error) {
 	fmt.Printf("\n| %s |\n%s|\n", head, strings.Repeat("|---", strings.Count(head, "|")+1))
@@ -232,15 +232,15 @@ func cycle(lockers []locker, d time.Duration) ([]float64, error) {
 	return []float64{float64(len(took)) / d.Seconds(), measure.Median(took)}, err
 }
 
-// handoff lets all lockers contend for one lock for d. A locker that released contends again only once
-// another has the lock, because some locks let their last holder take them again at once. It returns the
-// median time from a release to the next hold in ms.
+// handoff lets all lockers contend for one lock for d. A locker that has released the lock contends again
+// only when another locker has it, because some locks let their last holder take them again at once. It
+// returns the median time from a release to the next hold in ms.
 func handoff(lockers []locker, d time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d+time.Minute)
 	defer cancel()
 	var mu sync.Mutex // guards released and passed
 	var released time.Time
-	passed := make(chan struct{}) // closed when the next one holds
+	passed := make(chan struct{}) // closed when the next locker holds the lock
 	end := time.Now().Add(d)
 	took, err := atOnce(len(lockers), func(i int, done func(time.Duration)) error {
 		for time.Now().Before(end) {

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// zookeeper is zlockd or ZooKeeper; the locks are those of package client.
+// zookeeper returns the kind of server for zlockd or ZooKeeper. The locks are those of package client.
 func zookeeper(name string, k cluster.Kind) kind {
 	return kind{
 		name: name, options: cluster.Options{Kind: k, JVM: []string{"-Xmx1g"}},

@@ -115,7 +115,7 @@ func writeChanged(path string, text []byte) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// apply makes edits, each of which must find its place exactly once.
+// apply() makes edits, each of which must find its place exactly once.
 func apply(text string, list []edit) (string, error) {
 	var wrong error
 	for _, e := range list {

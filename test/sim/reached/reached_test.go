@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The files of the servers have every place exactly once, so that the edits of make sim can be made.
+// Every place that `make sim` edits occurs exactly once in the source files of the servers.
 func TestStatesHaveTheirPlaces(t *testing.T) {
 	var names []string
 	for _, s := range States {

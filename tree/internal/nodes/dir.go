@@ -147,7 +147,7 @@ func (d *Dir) Remove(seed maphash.Seed, name string) (p int) {
 func (d *Dir) clear(i int) {
 	mask := len(d.slots) - 1
 	for j := (i + 1) & mask; d.slots[j] != 0; j = (j + 1) & mask {
-		// The slot at j may move to i unless its home is between them.
+		// The slot at j may move to i unless the slot's home lies between i and j.
 		if home := int(d.slots[j]>>32) & mask; (j-home)&mask >= (j-i)&mask {
 			d.slots[i] = d.slots[j]
 			i = j
@@ -185,7 +185,7 @@ func (d *Dir) Restore(seed maphash.Seed, n *Node, p int) {
 	d.Nodes[p], d.Nodes[last] = d.Nodes[last], d.Nodes[p]
 }
 
-// changed notes that the names in a listing grew by delta bytes.
+// changed() notes that the names in a listing grew by delta bytes.
 func (d *Dir) changed(delta int) {
 	d.Names += delta
 	if d.cache.Load() != nil {
@@ -213,7 +213,7 @@ func (d *Dir) appendList(b []byte) []byte {
 // listedOnce is the value of cache after the first listing since the directory's last change.
 var listedOnce []byte
 
-// kept returns the listing, if it is kept.
+// kept() returns the listing, if it is kept.
 func (d *Dir) kept() []byte {
 	if c := d.cache.Load(); c != nil && len(*c) > 0 {
 		return *c

@@ -75,8 +75,8 @@ func TestDirAgainstSlice(t *testing.T) {
 		d.Names, len(d.slots), cap(d.Nodes))
 }
 
-// The index of a directory has room for a third more than its children, and is made smaller when the directory
-// fills less than an eighth of it.
+// The index of a directory has room for a third more than its children, and is made smaller when the
+// directory fills less than an eighth of it.
 func TestIndexOfADirectoryFits(t *testing.T) {
 	seed := maphash.MakeSeed()
 	d := &Dir{}
@@ -174,8 +174,8 @@ func TestListsOfNodesShrink(t *testing.T) {
 	}
 }
 
-// A directory keeps a listing that is neither too short nor too long, if it is asked for twice with no change
-// in between.
+// A directory keeps a listing that is neither too short nor too long, if clients ask for the listing twice
+// and nothing changes in between.
 func TestListingsAreKept(t *testing.T) {
 	seed := maphash.MakeSeed()
 	d := &Dir{}

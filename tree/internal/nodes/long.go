@@ -10,7 +10,7 @@ import (
 // locked. Their names, places and czxids never change, so List may build the answer after the lock is
 // released.
 type Long struct {
-	Stat []byte // only for getChildren2: it follows the list
+	Stat []byte // only for getChildren2: the Stat follows the list
 
 	kept  []byte // the list
 	nodes []*Node

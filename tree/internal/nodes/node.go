@@ -41,7 +41,7 @@ type State struct {
 // Node is an entry of the tree. At a million of them every word counts.
 type Node struct {
 	State
-	Slot   int32  // its index in Holding.Nodes or in Tree.reapable
+	Slot   int32  // the node's index in Holding.Nodes or in Tree.reapable
 	Mark   uint32 // number of the snapshot that needs nothing more of this node
 	Name   string // "" for the root
 	Parent *Node  // nil: this node is the root

@@ -25,7 +25,7 @@ func (t *Nodes) AppendExists(b []byte, _ []jute.ID, path string) ([]byte, jute.E
 	return n.AppendStat(b), jute.OK
 }
 
-// readable finds the node at path for a client that needs one of the bits of perm on it. It
+// readable() finds the node at path for a client that needs one of the bits of perm on it. It
 // answers NONODE or NOAUTH.
 func (t *Nodes) readable(ids []jute.ID, path string, perm int32) (*Node, jute.ErrCode) {
 	n := t.At(path)

@@ -89,7 +89,7 @@ func (p *Printer) Flush() error {
 	if p.table == nil {
 		return p.err
 	}
-	_ = p.table.Flush() // it writes to memory, so it cannot fail
+	_ = p.table.Flush() // Flush writes to memory, so it cannot fail
 	text := p.text.String()
 	if p.bold {
 		first, rest, _ := strings.Cut(text, "\n")

@@ -222,7 +222,7 @@ func (a Admin) unreachable(err error) error {
 		err = u.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = errors.New("the time of --timeout is over")
+		err = errors.New("the time of --timeout has passed")
 	}
 	return cli.Exitf(call.ExitNoSession, "no answer from the admin listener at %s: %w",
 		strings.TrimPrefix(a.base, "http://"), err)
@@ -231,7 +231,7 @@ func (a Admin) unreachable(err error) error {
 var errNotSuper = errors.New("the user and password of --auth-file are not those of the servers' " +
 	"--super-digest")
 
-// refused turns an answer without success into an error with exit code 1. The error contains nothing of the
+// refused() turns an answer without success into an error with exit code 1. The error contains nothing of the
 // request, which may hold the password.
 func refused(resp *http.Response, answer []byte) error {
 	var cause error

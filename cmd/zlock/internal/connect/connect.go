@@ -199,7 +199,7 @@ func (f *TLSFiles) TLSConfig() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
 	prefix := cmp.Or(f.prefix, "tls-")
 	if (f.Cert == "") != (f.Key == "") {
-		return nil, cli.Usagef("--%scert and --%skey go together", prefix, prefix)
+		return nil, cli.Usagef("--%scert and --%skey go together: give both", prefix, prefix)
 	}
 	if f.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)

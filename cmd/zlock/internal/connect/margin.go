@@ -16,13 +16,13 @@ func CheckMargin(asked bool, timeout, killAfter time.Duration) error {
 		return nil
 	}
 	if asked {
-		return cli.Usagef("a session timeout of %v is too short to end COMMAND within --kill-after %v before "+
-			"the lock can move; --session-timeout %v would do, or --kill-after %v",
+		return cli.Usagef("a session timeout of %v is too short: with --kill-after %v, COMMAND may still "+
+			"run when another client gets the lock; give --session-timeout %v, or --kill-after %v",
 			timeout, killAfter, need, killFor(timeout))
 	}
 	return cli.Exitf(call.ExitFailed,
-		"the server grants a session timeout of %v, too short to end COMMAND within --kill-after %v before "+
-			"the lock can move: let the server grant %v, or give --kill-after %v",
+		"the server grants a session timeout of %v, which is too short: with --kill-after %v, COMMAND may "+
+			"still run when another client gets the lock; let the server grant %v, or give --kill-after %v",
 		timeout, killAfter, need, killFor(timeout))
 }
 

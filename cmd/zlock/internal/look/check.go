@@ -33,7 +33,7 @@ error.`,
 
 func checkHold(c *call.Call, conn *connect.Flags, token, sequencer string) error {
 	if (token == "") == (sequencer == "") {
-		return cli.Usagef("one of --token and --sequencer is needed")
+		return cli.Usagef("give either --token or --sequencer")
 	}
 	var s fence.Sequencer
 	var t fence.Token

@@ -24,8 +24,8 @@ func Doctor() *call.Command {
 		Name: "doctor", Args: "",
 		Does:   "check each server, and show what locks can rely on",
 		Prints: []any{finding{}, trouble{}},
-		Help: `Connects to each server by itself, and compares their answers with each other and with
-the list. The clock offset is informative: no lock depends on the time of day. A holder
+		Help: `Connects to each server separately, and compares their answers with each other and with
+the list. The clock offset is only information: no lock depends on the time of day. A holder
 stops before the server may grant its lock to another client; the margin is the time
 between the two. The time of a sync of the log and the number of open files come from
 the server's mntr. A zlockd judges itself, and says what to do: doctor reads /health at
@@ -146,8 +146,8 @@ func wayOut(list []string) string {
 		return list[0] + " does not serve, and no other server was named: name all servers of the cluster, and " +
 			"start this one"
 	}
-	return "none of these servers serves. Start them: a majority serves again as soon as it runs, with all " +
-		"its data; " +
+	return "none of these servers serves. Start them: as soon as a majority runs, it serves again, with " +
+		"all its data; " +
 		"the page /ready of an admin listener says what its server waits for. " +
 		"Only if the disks of a majority are lost, see: zlockd recover --help"
 }
@@ -198,7 +198,7 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 		case srvr == "" && errors.Is(err, zk.ErrSilent):
 			text += ": " + hangs
 		case srvr == "" && errors.Is(err, zk.ErrNotServing):
-			text += "; the port for other servers does the same"
+			text += "; a port for other servers does the same, so check the port"
 		}
 		return problem("%s", text)
 	}
@@ -207,8 +207,8 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 	f.Timeout, f.Margin = s.Timeout.Seconds(), s.Margin.Seconds()
 	err = probe(ctx, &f, chroot, &one)
 	if errors.Is(err, zk.ErrThrottled) {
-		return problem("it refuses new nodes, and so locks: its disk is below --disk-reserve, or " +
-			"--max-nodes or --max-data is reached; /health of its admin listener names the limit. " +
+		return problem("it refuses new nodes and new locks: its free disk space is below --disk-reserve, " +
+			"or --max-nodes or --max-data is reached; /health of its admin listener names the limit. " +
 			"Existing nodes stay, and deletions free room")
 	}
 	if err != nil {
@@ -228,7 +228,7 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 // judge adds the problems of a server that a client can see. A zlockd reports the other problems itself.
 func (f *finding) judge(short bool, asked time.Duration) {
 	if short {
-		f.note("it grants less than the %v asked for", asked)
+		f.note("it grants a session timeout shorter than the %v asked for", asked)
 	}
 	if !f.Containers {
 		f.note("the server has no container nodes: empty lock directories stay")
@@ -293,7 +293,7 @@ func probeWrites(ctx context.Context, f *finding, raw *zk.Conn, chroot string) e
 	_, err := raw.Create(ctx, node)
 	f.Containers = err == nil
 	if errors.Is(err, zk.ErrNoAuth) {
-		f.note("not allowed to create nodes at %s/: containers and transactions not tried", parent)
+		f.note("no right to create nodes at %s/: containers and transactions were not tried", parent)
 		f.Containers, f.Multi = true, true
 		return nil
 	}

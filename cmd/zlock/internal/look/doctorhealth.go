@@ -27,7 +27,8 @@ func adminsOf(servers []string, named string) ([]string, error) {
 	case len(list) == len(servers):
 		return list, nil
 	case len(list) > 1:
-		return nil, cli.Usagef("--admin-addr: %d admin listeners for %d servers; name one for each, or one",
+		return nil, cli.Usagef("--admin-addr names %d admin listeners for %d servers: name one for each "+
+			"server, or only one",
 			len(list), len(servers))
 	}
 	scheme, addr := "", named
@@ -64,10 +65,10 @@ func askHealth(ctx context.Context, c *call.Call, f *finding, flags *connect.Adm
 	err = admin.Health(ctx, &h)
 	switch {
 	case err != nil:
-		f.note("its health report was not read: %v (--admin-addr names its admin listener)", err)
+		f.note("its health report was not read: %v (name its admin listener with --admin-addr)", err)
 	case !f.runsFor(time.Duration(h.Uptime) * time.Millisecond):
-		f.note("its health report was not read: another server answers at %s (--admin-addr names its "+
-			"admin listener)", addr)
+		f.note("its health report was not read: another server answers at %s (name its admin listener "+
+			"with --admin-addr)", addr)
 	default:
 		if len(h.Reasons) > 0 {
 			f.Problem = strings.TrimPrefix(f.Problem+"; "+strings.Join(h.Reasons, "; "), "; ")

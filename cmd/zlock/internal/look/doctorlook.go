@@ -94,7 +94,7 @@ func plainCause(err error, limit time.Duration) string {
 	case errors.As(err, &shake) && errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("it accepts connections but does not answer within %v: %s", limit, hangs)
 	case errors.As(err, &unknown):
-		return err.Error() + " (--tls-ca names the authority)"
+		return err.Error() + " (name the authority with --tls-ca)"
 	case errors.As(err, &sys):
 		return sys.Error()
 	case errors.As(err, &late) && late.Timeout():

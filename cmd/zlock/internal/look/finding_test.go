@@ -129,7 +129,7 @@ func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 			"another server answers"},
 		{"a later server", "zlockd", addr, `{"reasons":["disk full"],"uptime_ms":90000}`, "",
 			"another server answers"},
-		{"no answer", "zlockd", must.Refused(t), "", "", "refused (--admin-addr"},
+		{"no answer", "zlockd", must.Refused(t), "", "", "refused (name its admin listener"},
 		{"another program", "zlockd", addr, "hello", "", "is not understood"},
 		{"a ZooKeeper", "zookeeper", addr, `{"reasons":["disk full"],"uptime_ms":60500}`, "", ""},
 	} {
@@ -153,7 +153,7 @@ func TestAdminListenerOfEachServer(t *testing.T) {
 		"127.0.0.1:8181": "a:8181 [::1]:8181 c:8181",
 		"https://x:99":   "https://a:99 https://[::1]:99 https://c:99",
 		"x:1,y:2,z:3":    "x:1 y:2 z:3",
-		"x:1,y:2":        "--admin-addr: 2 admin listeners for 3 servers; name one for each, or one",
+		"x:1,y:2":        "--admin-addr names 2 admin listeners for 3 servers: name one for each server, or only one",
 		"x":              "--admin-addr: address x: missing port in address",
 	} {
 		got, err := adminsOf(servers, named)
@@ -213,7 +213,7 @@ func TestCausesAndCertificates(t *testing.T) {
 		{connect.Flags{}, must.Refused(t), "connection refused"},
 		{connect.Flags{TLSFiles: connect.TLSFiles{CA: ca}}, secure, ""},
 		{connect.Flags{TLSFiles: connect.TLSFiles{CA: ca}}, plain, "but does not speak TLS"},
-		{connect.Flags{TLSFiles: connect.TLSFiles{TLS: true}}, secure, "--tls-ca names the authority"},
+		{connect.Flags{TLSFiles: connect.TLSFiles{TLS: true}}, secure, "name the authority with --tls-ca"},
 	} {
 		test.flags.ConnectTimeout = limit
 		_, expires, err := word(t.Context(), &test.flags, test.server, "srvr")

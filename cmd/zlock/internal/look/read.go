@@ -44,7 +44,7 @@ type reader interface {
 	// eachLock calls f for each lock at root or among its children; with deep, for each lock at or below
 	// root.
 	eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error
-	// left says what the last answer lacks. It returns "" if the answer is complete, or if an earlier call has
+	// left() says what the last answer lacks. It returns "" if the answer is complete, or if an earlier call has
 	// already reported this.
 	left() string
 }
@@ -103,10 +103,10 @@ func (n *nodeByNode) left() string {
 	case 0:
 		return ""
 	case 1:
-		return n.passed[0] + " may not be read; --auth-file names an identity that may"
+		return n.passed[0] + " may not be read; name an identity that may read it with --auth-file"
 	}
-	return fmt.Sprintf("%d directories may not be read, the first is %s; --auth-file names an identity that "+
-		"may", len(n.passed), n.passed[0])
+	return fmt.Sprintf("%d directories may not be read, the first is %s; name an identity that may read "+
+		"them with --auth-file", len(n.passed), n.passed[0])
 }
 
 func (n *nodeByNode) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
@@ -129,7 +129,7 @@ type view struct {
 	chroot string
 }
 
-// whole turns a user's path into the server's path.
+// whole() turns a user's path into the server's path.
 func (v view) whole(path string) string {
 	return cmp.Or(strings.TrimSuffix(v.chroot+"/"+strings.Trim(path, "/"), "/"), "/")
 }

@@ -24,8 +24,8 @@ func Sessions() *call.Command {
 		Name: "sessions", Args: "[ID]", Most: 1,
 		Does: "show the sessions of a zlockd, or one of them",
 		Help: `Asks the admin listener of a server. With ID: the locks that one session holds and
-waits for; exit code 1 if there is no such session. With --ended: those that ended
-while the server ran, why, and which locks moved because of it. With -o plain the
+waits for; exit code 1 if there is no such session. With --ended: the
+sessions that ended while the server ran, why, and which locks moved. With -o plain the
 columns are: session, address, server, timeout in ms, since, ephemeral nodes,
 requests; with --ended: session, time, cause, address, ephemeral nodes, reason,
 locks.`,
@@ -39,7 +39,7 @@ locks.`,
 					return cli.Usagef("--limit must be positive")
 				}
 				if *ended && len(c.Args) > 0 {
-					return cli.Usagef("--ended lists them all; leave out the ID")
+					return cli.Usagef("--ended lists all ended sessions; leave out the ID")
 				}
 				return connect.WithAdmin(c, f, func(ctx context.Context, a connect.Admin) error {
 					switch {

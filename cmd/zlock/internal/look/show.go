@@ -70,7 +70,7 @@ type shownEntry struct {
 	Raw          string        `json:"raw,omitempty"`
 	WaitingSince time.Time     `json:"waitingSince"`
 	HeldSince    time.Time     `json:"heldSince,omitzero"`
-	BlockedBy    string        `json:"blockedBy,omitempty"` // the last of the nodes that it waits for
+	BlockedBy    string        `json:"blockedBy,omitempty"` // the last node for which the contender waits
 }
 
 func showQueue(c *call.Call, q *recipe.Queue, format string, holders, waiters bool) error {
@@ -150,7 +150,7 @@ func showEntry(p *call.Printer, q *recipe.Queue, e recipe.Entry, holds bool, hos
 	case !holds:
 		pos, since = e.Position, obj.WaitingSince
 	case since.IsZero():
-		since, mark = obj.WaitingSince, "≥" // the earliest time at which it can have begun to hold
+		since, mark = obj.WaitingSince, "≥" // the earliest time at which the hold can have begun
 	}
 	if o := e.Owner; o != nil {
 		pid, reason = o.PID, o.Reason

@@ -53,7 +53,7 @@ func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.
 	}
 }
 
-// runJob starts a job and calls step for each line of the answer except the last.
+// runJob starts a job and calls step() for each line of the answer except the last.
 func runJob(ctx context.Context, admin connect.Admin, j status.Job, step func(status.Step)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

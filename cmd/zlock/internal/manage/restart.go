@@ -21,7 +21,7 @@ func RestartOrder() *call.Command {
 		Help: `Prints the members in the best order for a restart with another release or other flags:
 those without a vote first and the leader last, so that leadership moves only once. With
 --wait it names one member after the other, and waits until you have restarted it and it
-has caught up. It names no member while another is missing. zlock itself restarts none.`,
+has caught up. It names no member while another is missing. zlock itself restarts no member.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			f := connect.AddAdminFlags(fs, false)
 			wait := fs.Bool("wait", false, "wait for each server to be restarted and to catch up")
@@ -105,9 +105,9 @@ func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 	}
 }
 
-// awaitRestarts names one server after the other, each when all others are well. It returns when every server
-// has restarted and serves, or has been removed. A list without a leader may lack servers, because the list
-// of a server that starts is empty at first.
+// awaitRestarts names one server after another. It names the next server when all other servers are well. It
+// returns when every server has restarted and serves, or has been removed. A list without a leader may lack
+// servers, because the list of a server that starts is empty at first.
 func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 	name func(*memberInfo) error) error {
 	before := map[uint32]uint64{} // number of starts of each server

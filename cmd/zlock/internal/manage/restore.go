@@ -59,7 +59,7 @@ func restore(c *call.Call, f *connect.AdminFlags, keep bool, yes, format string)
 	defer file.Close()
 	b, err := state.CheckBackup(file)
 	if err != nil {
-		return cli.Exitf(call.ExitNo, "%s is not a complete backup: %v; use another one", c.Args[0], err)
+		return cli.Exitf(call.ExitNo, "%s is not a complete backup: %v; use another backup", c.Args[0], err)
 	}
 	return connect.WithAdmin(c, f, func(ctx context.Context, admin connect.Admin) error {
 		var now struct {
@@ -92,10 +92,11 @@ func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string,
 			from = "another cluster, " + call.Clean(b.Cluster)
 		}
 		if !call.IsTerminal(c.Stdin) {
-			return cli.Usagef("there is no terminal to ask at: give the cluster's name, --yes %s", cluster[:shortName])
+			return cli.Usagef("standard input is not a terminal: give the cluster's name with --yes %s",
+				cluster[:shortName])
 		}
-		fmt.Fprintf(c.Stderr, "%s: %d nodes, zxid 0x%x, of %s.\nIt replaces everything that cluster %s holds. "+
-			"%s.\nType the name of the cluster to continue (%s): ",
+		fmt.Fprintf(c.Stderr, "%s: %d nodes, zxid 0x%x, from %s.\nIt replaces everything that cluster %s "+
+			"holds. %s.\nType the name of the cluster to continue (%s): ",
 			c.Args[0], b.Nodes, b.Zxid, from, cluster, ends, cluster[:shortName])
 		typed := make(chan string, 1)
 		go func() {
@@ -109,7 +110,8 @@ func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string,
 		}
 	}
 	if len(said) < shortName || !strings.HasPrefix(cluster, said) {
-		return cli.Exitf(call.ExitNo, "nothing was changed: the cluster at this address is %s", cluster)
+		return cli.Exitf(call.ExitNo, "nothing was changed: the cluster at this address has another name, %s",
+			cluster)
 	}
 	return nil
 }

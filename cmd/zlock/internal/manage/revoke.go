@@ -118,7 +118,8 @@ another hold by now or the hold is not expired, 125 usage error, 2 other errors.
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			token := fs.String("token", "", "`TOKEN` of the hold; required")
 			yes := fs.Bool("yes", false, "do not ask")
-			expired := fs.Bool("expired", false, "only if its holder says that its maximum hold is over")
+			expired := fs.Bool("expired", false, "remove the node only if its holder says that its maximum "+
+				"hold is over")
 			conn := connect.AddAskFlags(fs)
 			return func(c *call.Call) error {
 				return call.OnlyNo(breakNode(c, conn, *token, *yes, *expired))

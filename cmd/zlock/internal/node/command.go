@@ -24,8 +24,8 @@ func Command() *call.Command {
 
 ` + Help() + `
 The words of ZooKeeper's zkCli work too, and the answers are zkCli's. -o plain prints one
-name or value per line, -o json one object. At a terminal, a removal of a node with all
-nodes below it asks first, unless -y is given.`,
+name or value per line, -o json one object. At a terminal, zlock asks before it
+removes a node with all nodes below it, unless -y is given.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error { return setupNode(fs, nodeWords) },
 	}
 }

@@ -55,7 +55,7 @@ type verb struct {
 	name        string
 	usage       string // usage without the name
 	does        string
-	least, most int // operands; most is -1 without a limit
+	least, most int // numbers of operands; `most` is -1 if there is no limit
 	flags       func(*verbCall)
 	run         func(context.Context, *verbCall) error
 }
@@ -279,7 +279,7 @@ func (s *Shell) Lines(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// within returns the line that read returns, or an error when ctx ends first. The read itself then goes on
+// within() returns the line that read() returns, or an error if ctx ends first. In that case read() goes on
 // until it has a line, because nothing can end a read from a terminal.
 func within(ctx context.Context, read func() (string, error)) (string, error) {
 	if ctx.Err() != nil {

@@ -196,7 +196,7 @@ func TestWalksSayWhatTheyMayNotRead(t *testing.T) {
 	}
 	must.Get(s.Conn.SetACL(t.Context(), "/a/b", zk.WorldACL(zk.PermAll&^zk.PermRead), -1))(t)
 	const no, end = "Insufficient permission : /a/b\n",
-		"1 nodes below /a may not be read: what is below them is left out\n"
+		"1 nodes below /a may not be read: the nodes below them are left out\n"
 	node := func(p string) string { return `{"v":1,"path":"` + p + `"}` + "\n" }
 	const left = `{"v":1,"path":"/a/b","error":"Insufficient permission"}` + "\n"
 	exported := func(p string) string { return `{"path":"` + p + `","acl":["world:anyone:cdrwa"]}` + "\n" }

@@ -48,7 +48,7 @@ func table() []verb {
 			all(withVersion, yes, func(c *verbCall) {
 				c.BoolVarP(&c.deep, "recursive", "r", false, "")
 			}), remove},
-		{"deleteall", "[-y] path", "remove a node and all below; at a terminal it asks", 1, 1,
+		{"deleteall", "[-y] path", "remove a node and all nodes below it; at a terminal, ask first", 1, 1,
 			all(yes, func(c *verbCall) { c.StringVarP(&c.mode, "batch", "b", "", "") }), removeAll},
 		{"getAcl", "[-s] path", "show the ACL of a node", 1, 1, withStat, getACL},
 		{"setAcl", "[-s] [-v version] [-R] path acl", "set the ACL of a node", 2, 2,
@@ -61,7 +61,7 @@ func table() []verb {
 		}, watch},
 		{"removewatches", "path", "remove all watches of a node", 1, 1, nil, removeWatches},
 		{"tree", "path", "draw the nodes below a node", 1, 1, nil, tree},
-		{"find", "path pattern", "list the paths whose name or whole path a pattern matches, as *.lock",
+		{"find", "path pattern", "list the nodes whose name or path matches a pattern, such as *.lock",
 			2, 2, nil, search},
 		{"export", "[-f FILE] path", "write a node and all below as lines of JSON", 1, 1, file, export},
 		{"import", "[--force] [-f FILE] path", "make nodes from such lines below a path (--force: also " +
@@ -263,7 +263,7 @@ func create(ctx context.Context, c *verbCall) error {
 	ttl := c.Changed("ttl")
 	switch {
 	case c.boxed && (c.ephemeral || c.sequential || ttl), ttl && c.ephemeral:
-		return errors.New("-c cannot be combined with -s, -e and -t, nor -t with -e: " +
+		return errors.New("-c does not work with -s, -e or -t, and -t does not work with -e: " +
 			"the server has no such nodes")
 	case c.boxed:
 		o.Mode = zk.Container

@@ -48,7 +48,7 @@ func (s *Shell) walk(ctx context.Context, p string, hidden, f func(path string) 
 	return nil
 }
 
-// lookThrough is like walk, for an answer that names nodes. If the session may not read the children of a
+// lookThrough is like walk(), for an answer that names nodes. If the session may not read the children of a
 // node, lookThrough prints that and continues, but returns an error at the end.
 func (c *verbCall) lookThrough(ctx context.Context, root string, f func(path string) error) error {
 	var left leftOut
@@ -86,7 +86,7 @@ func (l *leftOut) err(root string) error {
 	if *l == 0 {
 		return nil
 	}
-	return refused{fmt.Sprintf("%d nodes below %s may not be read: what is below them is left out", *l,
+	return refused{fmt.Sprintf("%d nodes below %s may not be read: the nodes below them are left out", *l,
 		answer.Visible(root))}
 }
 

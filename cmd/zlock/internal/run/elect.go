@@ -21,8 +21,8 @@ func Elect() *call.Command {
 	return &call.Command{
 		Name: "elect", Args: "PATH -- COMMAND [ARG…]", Paths: true, Least: 1, Most: 1, Runs: true,
 		Does: "run a command while being the leader",
-		Help: `Candidates queue at PATH; the first one leads until its COMMAND ends. Apart from
-that everything is as with run, exit codes included.`,
+		Help: `Candidates queue at PATH; the first one leads until its COMMAND ends. Otherwise
+elect works like run, with the same exit codes.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			f := &electFlags{killAfter: 5 * time.Second}
 			host, _ := os.Hostname()

@@ -76,15 +76,16 @@ func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot stri
 		return nil, nil
 	case !inherit:
 		return nil, cli.Exitf(call.ExitFailed,
-			"%s is held by an ancestor of this process, so that zlock would wait for itself; "+
+			"an ancestor of this process holds %s, so zlock would wait for itself; "+
 				"'zlock run --inherit' runs COMMAND under that lock", found[0].Path)
 	case len(found) < len(paths):
 		return nil, cli.Exitf(call.ExitFailed,
-			"some of the paths are held by an ancestor of this process and some are not")
+			"an ancestor of this process holds some of the paths, but not all")
 	}
 	for _, s := range found {
 		if s.Mode != mode && s.Mode != fence.Exclusive {
-			return nil, cli.Exitf(call.ExitFailed, "%s is held by an ancestor of this process, but %s, not %s",
+			return nil, cli.Exitf(call.ExitFailed, "an ancestor of this process holds %s in the mode %s, "+
+				"not %s",
 				s.Path, s.Mode, mode)
 		}
 	}
@@ -120,7 +121,7 @@ func findExecutable(words []string, shell string) (executable, error) {
 		words = []string{"/bin/sh", "-c", shell}
 	}
 	if len(words) == 0 {
-		return executable{}, cli.Usagef("no COMMAND: it follows -- (or use -c)")
+		return executable{}, cli.Usagef("COMMAND is missing: give it after --, or use -c")
 	}
 	name := words[0]
 	path, err := exec.LookPath(name)

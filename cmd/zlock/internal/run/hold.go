@@ -20,8 +20,8 @@ func Hold() *call.Command {
 		Name: "hold", Args: "PATH…", Paths: true, Least: 1, Most: -1,
 		Does: "hold a lock until standard input ends or a signal comes",
 		Help: `For scripts and coprocesses: prints 'locked TOKEN SEQUENCER' once the lock is held
-and releases it when standard input ends. The exit code is then 0; it is 122 as soon as
-the lock is lost, and otherwise that of run. If standard input is neither a pipe nor a
+and releases it when standard input ends. The exit code is then 0. It is 122 if the
+lock is lost, and otherwise that of run. If standard input is neither a pipe nor a
 terminal, as for 'zlock hold P &' in a script, it holds the lock until a signal comes.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			lock := addLockFlags(fs)
@@ -52,7 +52,7 @@ func hold(c *call.Call, lock *lockFlags, conn *connect.Flags) error {
 			s.giveBack()
 			return err
 		}
-		return cli.Exit(s.release(call.ExitOK)) // release also reports a late loss
+		return cli.Exit(s.release(call.ExitOK)) // release() also reports a late loss
 	})
 }
 

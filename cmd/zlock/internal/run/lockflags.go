@@ -168,14 +168,15 @@ func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, pat
 	case errors.Is(err, client.ErrMixedLayout) && !f.readwrite && !f.shared && f.layout == "" &&
 		!f.permitsWanted():
 		return nil, fmt.Errorf(
-			"%w (--rw takes the write lock of a read-write lock, --layout and --semaphore other kinds)", err)
+			"%w (use --rw for the write lock of a read-write lock, --layout or --semaphore for other locks)",
+			err)
 	}
 	return nil, err
 }
 
 var errTimeout = errors.New("not acquired in time")
 
-// waiting runs f for at most limit; 0 means no limit. When the time is over it returns an error with code.
+// waiting() runs f for at most limit; 0 means no limit. When the time is over it returns an error with code.
 // When ctx ends, it returns the cause.
 func waiting(ctx context.Context, limit time.Duration, code int, f func(context.Context) error) error {
 	bounded, cancel := ctx, func() {}

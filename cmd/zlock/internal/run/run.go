@@ -173,7 +173,7 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	f.fs.Visit(func(g *pflag.Flag) {
 		if err == nil && g.Name != beside && !slices.Contains(allowed, g.Name) {
-			err = cli.Usagef("--%s has no meaning beside --%s", g.Name, beside)
+			err = cli.Usagef("--%s does not work with --%s", g.Name, beside)
 		}
 	})
 	return err
@@ -300,7 +300,7 @@ func (j *job) end() {
 // restartPause prevents a busy loop if COMMAND ends at once.
 const restartPause = 500 * time.Millisecond
 
-// repeat runs COMMAND under a lease that take() returns. If again is true, it takes another lease
+// repeat runs COMMAND under a lease that take() returns. If `again` is true, it takes another lease
 // whenever COMMAND ends or loses its lock, until the user ends zlock. At the end it releases everything.
 func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, error)) error {
 	defer j.end()
@@ -327,8 +327,8 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 	}
 }
 
-// under() runs COMMAND with the lease held, and then releases the lease. end is the error with which
-// zlock ends, if it does not take the lock again. told says that the user told COMMAND to end.
+// under() runs COMMAND with the lease held, and then releases the lease. `end` is the error with which
+// zlock ends, if it does not take the lock again. `told` says that the user told COMMAND to end.
 func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 	s := holding{App: j.App, lease: lease}
 	sigs := supervise.ListenForCommand() // from now on signals are for COMMAND
@@ -339,7 +339,7 @@ func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 		return nil, false, err
 	}
 	j.tellSession()           // the session may have changed
-	slots, _ := lease.Slots() // if there are no numbers, COMMAND runs without; --need-slot insists on them
+	slots, _ := lease.Slots() // without numbers COMMAND runs, too, unless --need-slot is given
 	out, err := j.supervise(s.right(describe(j.Args)), lease.Sequencers(), slots, sigs)
 	s.code = out.Right
 	return j.endOf(&out, s.release(cmp.Or(out.Right, out.Code))), out.Told, err
@@ -369,7 +369,7 @@ func (j *job) endOf(out *supervise.Outcome, code int) error {
 	return cli.Exit(code)
 }
 
-// right() returns the right to run under the lock. Messages call the lock by the name in what.
+// right() returns the right to run under the lock. Messages call the lock by the name in `what`.
 func (s *holding) right(what string) supervise.Right {
 	asked := make(chan string, 1)
 	go func() {

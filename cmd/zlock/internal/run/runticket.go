@@ -30,7 +30,7 @@ type ticketHold struct {
 	now    func() reading
 	token  string
 	margin time.Duration // how long before the end of the hold COMMAND is told to end
-	asked  chan string   // its buffer has room for one message
+	asked  chan string   // a channel with room for one message
 	lost   chan struct{} // closed when the hold is lost
 
 	mu    sync.Mutex
@@ -152,11 +152,11 @@ func (h *ticketHold) lastsFor(a *ticket.Answer) error {
 	case safe >= h.margin+time.Second:
 		return nil
 	case safe < ttl/2: // the last moment of the ticket is near
-		return cli.Exitf(call.ExitLost, "the ticket ends in %v, too soon to end COMMAND within --kill-after %v",
+		return cli.Exitf(call.ExitLost, "the ticket ends in %v: that is too soon for --kill-after %v",
 			safe, h.margin)
 	}
-	return cli.Usagef("a ticket of %v is too short to end COMMAND within --kill-after %v before it ends: "+
-		"'zlock take' it with a longer --ttl, or give a shorter --kill-after", ttl, h.margin)
+	return cli.Usagef("a ticket of %v is too short: with --kill-after %v, COMMAND may still run when it "+
+		"ends; 'zlock take' it with a longer --ttl, or give a shorter --kill-after", ttl, h.margin)
 }
 
 // post sends a request about the ticket, which also renews it. It never opens a new ticket.
@@ -208,7 +208,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 	}
 }
 
-// renewed records an answer to a request that zlock sent at sent.
+// renewed records an answer to a request that zlock sent at the time `sent`.
 func (h *ticketHold) renewed(a *ticket.Answer, sent reading) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -258,7 +258,7 @@ type reading struct {
 
 func readClocks() reading { return reading{supervise.BootClock(), time.Now().Round(0)} }
 
-// since returns the time from a to b, by the clock on which more time has passed: a clock may have been set
+// since() returns the time from a to b, by the clock on which more time has passed: a clock may have been set
 // back.
 func (b reading) since(a reading) time.Duration { return max(b.boot-a.boot, b.wall.Sub(a.wall)) }
 

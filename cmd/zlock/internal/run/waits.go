@@ -54,7 +54,7 @@ func (t *waitTeller) option() client.Option {
 	})
 }
 
-// during() calls take(), which waits for a lock. While it waits, the holder is reported.
+// during() calls take(), which waits for a lock. While take() waits, during() reports the holder.
 func (t *waitTeller) during(ctx context.Context, refusal int, take func() error) error {
 	if t.quiet {
 		return take()
@@ -95,7 +95,7 @@ func (t *waitTeller) news(ev client.Event) bool {
 		(t.told.Path != ev.Path || t.told.Holder != ev.Holder || t.told.Place != ev.Place || t.told.Of != ev.Of)
 }
 
-// refused reports the holder of the lock that zlock did not get.
+// refused() reports the holder of the lock that zlock did not get.
 func (t *waitTeller) refused(ctx context.Context, last client.Event) {
 	select { // the client may deliver an event even after take() has returned
 	case last = <-t.events:

@@ -93,7 +93,7 @@ func (c *child) code() int {
 }
 
 // finish ends the processes that COMMAND left running when it ended. It returns when none is left, because
-// the lock must not move earlier. It calls say if the wait is long.
+// the lock must not move earlier. It calls say() if the wait is long.
 func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 	c.signal(syscall.SIGTERM)
 	kill := time.Now().Add(grace)

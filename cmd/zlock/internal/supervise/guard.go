@@ -137,8 +137,8 @@ func (g *Guard) fork(self string, socket int) error {
 }
 
 // dupApart duplicates a file to a number that is followed by a free number. In the new process ForkExec may
-// put a file of its own at the number after the highest passed file. Without the free number it sometimes
-// replaced the guard's end of the socket, or a file for COMMAND.
+// put a file of its own at the number after the highest passed file. Without the free number, ForkExec's file
+// sometimes replaced the guard's end of the socket, or a file for COMMAND.
 func dupApart(fd, how int) (int, error) {
 	for above := 3; ; {
 		dup, err := unix.FcntlInt(uintptr(fd), how, above)
@@ -155,7 +155,7 @@ func dupApart(fd, how int) (int, error) {
 
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// send sends an order. It ignores an error, because the guard is then dead, and follow notices that.
+// send sends an order. It ignores an error, because the guard is then dead, and follow() notices that.
 func (g *Guard) send(o order) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -57,7 +57,7 @@ func BootClock() time.Duration {
 // process is the content of /proc/PID/stat.
 type process struct {
 	pid, parent, group int    // numbers in /proc
-	ours               int    // its number in this process's own namespace; 0: it has none there
+	ours               int    // number in this process's own namespace; 0: there is none
 	name               string // name of the program
 	state              byte
 	began              uint64 // start time; a later process with the same number has another one
@@ -154,7 +154,7 @@ func readProcess(pid int) (process, bool) {
 }
 
 // descendants returns the descendants of a process in /proc, parents first. It omits the processes for which
-// spare returns true, and their descendants.
+// spare() returns true, and their descendants.
 func descendants(pid int, spare func(process) bool) (all []process) {
 	children := map[int][]process{}
 	processes(func(p process) bool {

@@ -18,7 +18,7 @@ type Loss struct {
 	Nested    time.Duration  // KillAfter when an outer zlock ends COMMAND; 0: no outer zlock
 }
 
-// Grace returns the shortest time that COMMAND gets between a signal to end and KILL.
+// Grace returns the shortest time that COMMAND gets between the signal to end and SIGKILL.
 func (l Loss) Grace() time.Duration {
 	if l.Nested > 0 {
 		return min(l.Nested, l.KillAfter)
@@ -27,8 +27,8 @@ func (l Loss) Grace() time.Duration {
 }
 
 // GraceWithin returns the grace of COMMAND if this zlock runs under the lock of an outer zlock whose grace is
-// outer. The result is shorter than outer, so that this zlock releases its lock before the outer zlock kills
-// it.
+// `outer`. The result is shorter than `outer`, so that this zlock releases its lock before the outer zlock
+// kills it.
 func GraceWithin(outer string) time.Duration {
 	d, err := time.ParseDuration(outer)
 	if err != nil {
@@ -154,8 +154,8 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 			case n.Signal != 0 && !s.told: // no terminal sends signals to the guard
 				s.pass(n.Signal)
 			case n.Bereft && s.OnLost == 0:
-				s.Say("the guard process died; COMMAND continues without a guard, and its exit code is " +
-					"not known")
+				s.Say("the guard process died; COMMAND continues without a guard, and COMMAND's exit code " +
+					"is not known")
 			case n.Bereft:
 				s.Say("the guard process died, and COMMAND with it")
 				s.child.signal(syscall.SIGKILL)
@@ -211,7 +211,7 @@ func (s *supervisor) pass(sig syscall.Signal) {
 	}
 }
 
-// lost sends COMMAND the signal for a loss, and returns a channel that fires when COMMAND must be killed.
+// lost() sends COMMAND the signal for a loss, and returns a channel that fires when COMMAND must be killed.
 func (s *supervisor) lost() <-chan time.Time {
 	s.code = s.right.Code()
 	if s.OnLost == 0 {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The guard by itself ends the group when its input ends, and when the deadline has passed.
+// The guard itself ends the group of processes when the guard's input ends, and when the deadline has passed.
 func TestWatchman(t *testing.T) {
 	t.Parallel()
 	in := func(d time.Duration) time.Duration { return BootClock() + d }
@@ -126,7 +126,7 @@ func TestLateSignalOfTheStart(t *testing.T) {
 	for _, c := range []struct {
 		ran  time.Duration
 		want syscall.Signal
-	}{ // the first is early and the second is late, however slow the machine is
+	}{ // the first signal is early and the second one late, however slow the machine is
 		{-time.Hour, syscall.SIGINT}, {time.Hour, syscall.SIGTERM},
 	} {
 		cmd := exec.Command("sleep", "1000")

@@ -24,7 +24,7 @@ const guardTick = time.Second
 
 // Watch is the code of the guard. It serves the process at the other end of conn until that process dismisses
 // it or dies. stdin is the file for COMMAND's standard input. If the other process dies, Watch waits until no
-// process of COMMAND runs, and then calls carryOut with the will of the other process.
+// process of COMMAND runs, and then calls carryOut() with the will of the other process.
 func Watch(conn *os.File, stdin int, say func(string, ...any), carryOut func(will []byte) error) error {
 	unix.CloseOnExec(stdin)
 	return (&watchman{wire: newWire(conn), say: say, stdin: stdin, carryOut: carryOut}).watch()
@@ -236,7 +236,7 @@ func (w *watchman) alive() bool {
 	return Alive(w.pid)
 }
 
-// due() returns when the guard must act next; any is false if it has nothing to end.
+// due() returns when the guard must act next; `any` is false if it has nothing to end.
 func (w *watchman) due() (at time.Duration, any bool) {
 	at = w.kill
 	if at == 0 {

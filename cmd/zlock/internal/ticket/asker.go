@@ -27,12 +27,13 @@ func addTicketFlags(fs *pflag.FlagSet, one bool) *Flags {
 	return t
 }
 
-// AddPortFlags adds the flags for the servers. If one is true, it also adds the flags for a single ticket.
+// AddPortFlags adds the flags for the servers. If `one` is true, it also adds the flags for a single ticket.
 func AddPortFlags(fs *pflag.FlagSet, one bool) *Flags {
 	t := new(Flags)
 	fs.StringVar(&t.http, "http", "", "ask the ports for tickets at `URLS`, separated by commas (ZLOCK_HTTP, "+
 		"http://127.0.0.1:8183)")
-	fs.StringVar(&t.ca, "http-ca", "", "trust servers whose certificates this authority signed, PEM `FILE`")
+	fs.StringVar(&t.ca, "http-ca", "", "trust servers whose certificates the authority in `FILE` (PEM) "+
+		"signed")
 	fs.StringVar(&t.bearer, "bearer-file", "", "the caller's bearer token is in `FILE` (or in ZLOCK_BEARER)")
 	t.Timeout = time.Minute
 	if one {
@@ -91,7 +92,7 @@ func (t *Flags) One(c *call.Call, create bool) (*Asker, error) {
 	}
 	switch {
 	case k.Secret == "":
-		return nil, cli.Usagef("which ticket? Give --ticket-file, or ZLOCK_TICKET")
+		return nil, cli.Usagef("the ticket is missing: give --ticket-file or ZLOCK_TICKET")
 	case k.Path == "" && asked == "":
 		return nil, cli.Usagef("the ticket does not name its path: give PATH")
 	case k.Path != "" && asked != "" && k.Path != asked:

@@ -261,7 +261,7 @@ func (l *lockTools) wait(ctx context.Context, raw json.RawMessage) map[string]an
 	}{Wait: usualWait}
 	err := arguments(raw, &a)
 	if err == nil && (a.Wait < 0 || a.Wait > mostWait) {
-		err = fmt.Errorf("wait_seconds is 0 to %d", mostWait)
+		err = fmt.Errorf("wait_seconds must be from 0 to %d", mostWait)
 	}
 	if err != nil {
 		return toolError("%v", err)
@@ -322,8 +322,8 @@ func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q ur
 // over() returns the result for an ended ticket, and removes its file.
 func (l *lockTools) over(name string, a *Answer) map[string]any {
 	_ = os.Remove(l.file(name))
-	return toolError("ticket %s is over (%s): %s. Stop the work under its lock, which another may hold, and "+
-		"check what was done since. Call lock_take for a new ticket", name, a.Error, a.Text)
+	return toolError("ticket %s is over (%s): %s. Stop the work under its lock, which another client may "+
+		"hold, and check what was done since. Call lock_take for a new ticket", name, a.Error, a.Text)
 }
 
 // stateOf turns an answer into a lockState. sent is the time of the request.
@@ -336,8 +336,8 @@ func stateOf(name, path string, a *Answer, sent time.Time) *lockState {
 	}
 	if !a.Held {
 		ttl := time.Duration(a.TTL) * time.Millisecond
-		s.Next = fmt.Sprintf("not held: do not begin. Call lock_wait with ticket %s again, at least every %v "+
-			"or the place is lost; or lock_give to leave the queue", name, ttl)
+		s.Next = fmt.Sprintf("not held: do not begin. Call lock_wait with ticket %s again within %v, "+
+			"otherwise the place is lost. To leave the queue, call lock_give", name, ttl)
 		return s
 	}
 	until := sent.Add(time.Duration(a.Safe) * time.Millisecond)
@@ -345,7 +345,8 @@ func stateOf(name, path string, a *Answer, sent time.Time) *lockState {
 	s.Next = fmt.Sprintf("held: do the work. Call lock_wait with ticket %s before %s to keep the lock longer, "+
 		"and lock_give when the work is done", name, s.Until)
 	if a.Asked != nil {
-		s.Next = fmt.Sprintf("held, and asked back: finish soon, and call lock_give with ticket %s",
+		s.Next = fmt.Sprintf("held, but another client asks for the lock: finish soon, and call lock_give "+
+			"with ticket %s",
 			name)
 	}
 	return s

@@ -153,7 +153,8 @@ func (a *agent) state(name, arguments string) lockState {
 	return text
 }
 
-// says calls a tool that must fail. The error must contain `want`, which helps the model to correct the call.
+// says() calls a tool that must fail. The error must contain `want`, which helps the model to correct the
+// call.
 func (a *agent) says(name, arguments, want string) {
 	a.t.Helper()
 	r := a.tool(name, arguments)

@@ -74,7 +74,7 @@ func wrongRequest(code int, format string, args ...any) *rpcError {
 	return &rpcError{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-var errLongMessage = errors.New("a message has at most 1 MiB")
+var errLongMessage = errors.New("the message is longer than 1 MiB")
 
 // lastAnswers bounds how long calls may run after the end of the input.
 const lastAnswers = 5 * time.Second
@@ -141,11 +141,11 @@ func (s *rpcServer) handle(ctx, waits context.Context, line []byte) {
 	switch {
 	case m.Method == nil && (m.Result != nil || m.Error != nil): // an answer, but zlock has asked nothing
 	case m.Method == nil || m.Version != "2.0":
-		s.answer(nil, nil, wrongRequest(rpcInvalid, `a message has "jsonrpc": "2.0" and a method`))
+		s.answer(nil, nil, wrongRequest(rpcInvalid, `a message must have "jsonrpc": "2.0" and a method`))
 	case m.ID == nil:
 		s.notified(*m.Method, m.Params)
 	case !isID(m.ID):
-		s.answer(nil, nil, wrongRequest(rpcInvalid, "the id of a request is a text or a whole number"))
+		s.answer(nil, nil, wrongRequest(rpcInvalid, "the id of a request must be a text or a whole number"))
 	default:
 		result, e := s.request(ctx, waits, &m)
 		if result != nil || e != nil {
@@ -216,7 +216,7 @@ func metaOf(params json.RawMessage) (given bool, e *rpcError) {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
 	if params != nil && json.Unmarshal(params, &p) != nil {
-		return false, wrongRequest(rpcBadParams, "the params of a request are an object")
+		return false, wrongRequest(rpcBadParams, "the params of a request must be an object")
 	}
 	raw, given := p.Meta[metaPrefix+"protocolVersion"]
 	if !given {
@@ -272,7 +272,7 @@ func (s *rpcServer) call(ctx, waits context.Context, m *rpcMessage) *rpcError {
 		Arguments json.RawMessage `json:"arguments"`
 	}
 	if json.Unmarshal(m.Params, &p) != nil {
-		return wrongRequest(rpcBadParams, "params of tools/call are a name and arguments")
+		return wrongRequest(rpcBadParams, "params of tools/call must be a name and arguments")
 	}
 	do, there := s.tools.named()[p.Name]
 	if !there {
@@ -292,7 +292,7 @@ func (s *rpcServer) call(ctx, waits context.Context, m *rpcMessage) *rpcError {
 	switch {
 	case s.running[id] != nil:
 		cancel()
-		return wrongRequest(rpcInvalid, "a request with the id %s is not answered yet", id)
+		return wrongRequest(rpcInvalid, "a request with the id %s is not answered yet: use another id", id)
 	case len(s.running) == mostCalls:
 		cancel()
 		return wrongRequest(rpcInvalid, "%d calls wait for their answers: wait, or cancel some", mostCalls)

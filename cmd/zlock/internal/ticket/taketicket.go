@@ -172,7 +172,7 @@ func heldText(a *Answer) string {
 	return text
 }
 
-// moment returns the next time that text can mean, in RFC 3339. text is a clock time, with or without a
+// moment returns the next time that `text` can mean, in RFC 3339. `text` is a clock time, with or without a
 // weekday, or a time in RFC 3339.
 func moment(text string, now time.Time) (string, error) {
 	if text == "" {
@@ -209,7 +209,7 @@ func whoIs() string {
 	return shown(name + "@" + host)
 }
 
-// shown makes a text acceptable to a server: at most 200 bytes, of characters that can be shown.
+// shown() makes a text acceptable to a server: at most 200 bytes, of characters that can be shown.
 func shown(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

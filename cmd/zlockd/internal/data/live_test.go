@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// answering starts a server with the nodes / and /a, and returns its address. /a has no child. The server
-// answers each request with the code that refuses returns.
+// answering() starts a server with the nodes / and /a, and returns its address. /a has no child. The server
+// answers each request with the code that refuses() returns.
 func answering(t *testing.T, refuses func(op jute.OpCode, path string) jute.ErrCode) string {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

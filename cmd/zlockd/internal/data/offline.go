@@ -60,7 +60,7 @@ func (c *Call) untilSignal(run func(*Call) error) error {
 	case <-c.Signals:
 		cancel()
 		select {
-		case <-done: //nolint:errcheck // it was interrupted, and has removed what it had begun
+		case <-done: //nolint:errcheck // the command was interrupted, and has removed what it had begun
 		case <-c.Signals:
 			return cli.Exit(ExitAtOnce)
 		case <-time.After(StopTime):

@@ -31,7 +31,8 @@ their timeout after its start.`,
 		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			var o offline.ZooKeeperOptions
 			from := fs.String("from", "", "the ZooKeeper's `DIR` (dataDir of its zoo.cfg), or one snapshot file")
-			fs.StringVar(&o.LogDir, "log-dir", "", "its `DIR` of logs, if dataLogDir names another one")
+			fs.StringVar(&o.LogDir, "log-dir", "", "the ZooKeeper's `DIR` of logs, if its zoo.cfg has "+
+				"dataLogDir")
 			dataDir := fs.String("data-dir", "", "make this `DIR`, which must be empty or not exist")
 			id := fs.Uint32("id", 1, "id of the new directory's server, `N` from 1 to 254")
 			keep := fs.Bool("keep-sessions", false, "keep sessions and ephemeral nodes")
@@ -70,7 +71,7 @@ func startWith(dir string, id uint32) string {
 	return how
 }
 
-// made calls run, which makes a directory, and prints the directory's content and the next step.
+// made() calls run(), which makes a directory, and prints the directory's content and the next step.
 func (c *Call) made(dir, next string, run func() (*offline.Made, error)) error {
 	begun := time.Now()
 	m, err := run()
@@ -109,7 +110,7 @@ func exportCommand() *Command {
 		Help: `Makes NEW/version-2 with a snapshot, a log and the epoch files, from which a ZooKeeper
 3.8 or 3.9 starts, alone or as a server of an ensemble: name NEW as its dataDir. All
 fields are exactly those of the nodes, except that the text of /zookeeper/config is
-left to ZooKeeper. A running server is exported by: zlock export FILE.`,
+left to ZooKeeper. To export a running server: zlock export FILE.`,
 		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			dataDir := fs.String("data-dir", "", "the stopped server's `DIR`, or a backup file")
 			to := fs.String("to", "", "make this `DIR`, which must be empty or not exist")
@@ -140,7 +141,7 @@ both are equal; 1 if they differ, after the first hundred differences, or if dat
 damaged; 2 for a mistake in the command line.`,
 		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			ephemerals := fs.Bool("ephemerals", false, "compare ephemeral nodes too")
-			logDir := fs.String("log-dir", "", "a ZooKeeper's `DIR` of logs, if dataLogDir names another one")
+			logDir := fs.String("log-dir", "", "the ZooKeeper's `DIR` of logs, if its zoo.cfg has dataLogDir")
 			auth := fs.String("auth-file", "",
 				"`FILE` with a line digest:USER:PASSWORD, for nodes of a running server that not all clients may read")
 			return func(c *Call) error { return c.verify(*ephemerals, *logDir, *auth) }
@@ -168,8 +169,9 @@ func (c *Call) verify(ephemerals bool, logDir, auth string) error {
 		return err
 	}
 	if n := len(ended); n > 0 {
-		fmt.Fprintf(c.out, "Only on one side, not a difference: %d ephemeral nodes, which end with their "+
-			"sessions\n", n)
+		fmt.Fprintf(c.out, "%d ephemeral nodes exist on one side only. They do not count as differences, "+
+			"because "+
+			"such nodes end with their sessions:\n", n)
 		c.list(ended)
 	}
 	for _, d := range diffs {
@@ -183,9 +185,10 @@ func (c *Call) verify(ephemerals bool, logDir, auth string) error {
 		fmt.Fprintf(c.out, "%d%s differences\n", len(diffs), more)
 		return cli.Exit(exitDiffer)
 	}
-	fmt.Fprintf(c.out, "equal: %d nodes", len(a.Nodes))
 	if n := len(b.Nodes); n != len(a.Nodes) {
-		fmt.Fprintf(c.out, " and %d, ephemeral ones not compared", n)
+		fmt.Fprintf(c.out, "equal: A has %d nodes and B has %d; ephemeral nodes were not compared", len(a.Nodes), n)
+	} else {
+		fmt.Fprintf(c.out, "equal: %d nodes", n)
 	}
 	fmt.Fprintf(c.out, "; zxid 0x%x and 0x%x\n", a.Zxid, b.Zxid)
 	return nil
@@ -221,10 +224,10 @@ func recoverCommand() *Command {
 	return &Command{
 		Name: "recover", Args: "--data-dir DIR --yes",
 		Does: "make a cluster of one from a surviving server, when the majority is gone for good",
-		Help: `For a cluster that lost its majority and will not get it back. Shows how much
-is lost at most, makes a new cluster from the stopped server's directory, with this server
+		Help: `For a cluster that lost its majority and will not get it back. Shows the most
+that can be lost, makes a new cluster from the stopped server's directory, with this server
 as the only member, and prints the commands that add the other servers again. Sessions
-continue. A directory within keeps the old content. If a majority can be started again,
+continue. A directory inside it keeps the old content. If a majority can be started again,
 start it instead: then nothing is lost.`,
 		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			dataDir := fs.String("data-dir", "", "the survivor's `DIR`")

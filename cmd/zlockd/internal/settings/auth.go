@@ -28,7 +28,8 @@ func (s *Settings) checkSASL() {
 	switch {
 	case s.SASLUsers != "" || s.Keytab != "":
 	case slices.Contains(required, "sasl"):
-		s.Fault("--require-auth sasl needs --sasl-users or --kerberos-keytab: no client could authenticate")
+		s.Fault("--require-auth sasl needs --sasl-users or --kerberos-keytab: otherwise no client could " +
+			"authenticate")
 	case s.SASLSuper != "":
 		s.Fault("--sasl-super needs --sasl-users or --kerberos-keytab")
 	case s.Principal != "":
@@ -45,13 +46,15 @@ func (s *Settings) checkSASL() {
 			{"require-auth digest", slices.Contains(required, "digest")},
 		} {
 			if o.given {
-				s.Fault("--%s: it needs SHA-1, which fips140=only refuses: leave it out, and name the super user by "+
+				s.Fault("--%s needs SHA-1, which fips140=only refuses: leave it out, and name the super "+
+					"user by "+
 					"--x509-super", o.flag)
 			}
 		}
 	}
 	if slices.Equal(required, []string{"x509"}) && !s.asksCertificates() {
-		s.Fault("--require-auth x509 needs --tls-ca, and not ssl.clientAuth=none: no client could show a " +
+		s.Fault("--require-auth x509 needs --tls-ca and does not work with ssl.clientAuth=none: otherwise " +
+			"no client could show a " +
 			"certificate")
 	}
 }
@@ -61,7 +64,7 @@ func (z *zoo) requiredAuth() {
 	var required []string
 	if z.is("enforce.auth.enabled", "true") {
 		if required = Words(z.seen["enforce.auth.schemes"]); len(required) == 0 {
-			z.wrong("enforce.auth.enabled: enforce.auth.schemes names no scheme")
+			z.wrong("enforce.auth.enabled needs a scheme in enforce.auth.schemes")
 		}
 	}
 	if z.is("sessionRequireClientSASLAuth", "true") && !slices.Contains(required, "sasl") {

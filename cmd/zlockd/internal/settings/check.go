@@ -71,10 +71,10 @@ func (s *Settings) check() {
 		s.Fault("--max-frame %d is not between 128 and %d bytes", s.MaxFrame, entries.MaxFrame)
 	}
 	if most := int64(math.MaxInt64 >> 20); s.DataMiB > most || s.ReserveMiB > most {
-		s.Fault("--max-data and --disk-reserve count MiB: at most %d", most)
+		s.Fault("--max-data and --disk-reserve must be at most %d MiB", most)
 	}
 	if s.SnapshotEntries == 0 {
-		s.Fault("--snapshot-entries 0 is too low: at least 1")
+		s.Fault("--snapshot-entries 0 is too low: want at least 1")
 	}
 	oneOf := func(flag, value string, known ...string) {
 		if !slices.Contains(known, value) {
@@ -116,7 +116,7 @@ func (s *Settings) checkAddresses() {
 		case a.addr == Off && mayBeOff:
 			continue
 		case a.addr == Off && a.flag == "client-addr":
-			s.Fault("--client-addr off: then clients need --secure-client-addr")
+			s.Fault("--client-addr off needs --secure-client-addr: otherwise no client could connect")
 			continue
 		}
 		if err := checkAddr(a.addr); err != nil {
@@ -156,7 +156,7 @@ func (s *Settings) checkCluster() {
 	case s.ID < 1 || s.ID > maxID && own == "":
 		s.Fault("--id %d is not a number from 1 to %d", s.ID, maxID)
 	case len(s.Peers) == 0 && s.ID != 1 && !s.Dev:
-		s.Fault("--id %d without --peers: list all servers of the cluster, such as --peers "+
+		s.Fault("--id %d needs --peers: list all servers of the cluster, such as --peers "+
 			"1=lock1:2888,2=lock2:2888,3=lock3:2888", s.ID)
 	case len(s.Peers) > 0 && own == "":
 		s.Fault("--id %d is not among the --peers %s: list this server too, or correct --id", s.ID,
@@ -176,9 +176,9 @@ func (s *Settings) checkBackups(given func(string) bool) {
 	case s.BackupDir == "" && (given("backup-interval") || given("backup-keep")):
 		s.Fault("--backup-interval and --backup-keep need --backup-dir: name a directory, best on another disk")
 	case s.BackupInterval > 0 && s.BackupInterval < time.Second:
-		s.Fault("--backup-interval %v is too short: at least 1s", s.BackupInterval)
+		s.Fault("--backup-interval %v is too short: want at least 1s", s.BackupInterval)
 	case s.BackupKeep == 0:
-		s.Fault("--backup-keep 0 is too low: at least 1")
+		s.Fault("--backup-keep 0 is too low: want at least 1")
 	}
 }
 
@@ -186,16 +186,16 @@ func (s *Settings) checkTimes() {
 	tick, least, most := s.TickTime, s.MinSessionTimeout, s.MaxSessionTimeout
 	switch {
 	case tick < time.Millisecond:
-		s.Fault("--tick-time %v is too short: at least 1ms", tick)
+		s.Fault("--tick-time %v is too short: want at least 1ms", tick)
 	case least < time.Millisecond:
-		s.Fault("--min-session-timeout %v is too short: at least 1ms", least)
+		s.Fault("--min-session-timeout %v is too short: want at least 1ms", least)
 	case most < least:
 		s.Fault("--max-session-timeout %v is shorter than --min-session-timeout %v", most, least)
 	case most > 1<<31*time.Millisecond-time.Millisecond:
-		s.Fault("--max-session-timeout %v is longer than the protocol can say, 24 days", most)
+		s.Fault("--max-session-timeout %v is longer than the protocol allows: want at most 24 days", most)
 	}
 	if s.HeartbeatTimeout > 0 && s.HeartbeatTimeout < 5*time.Millisecond {
-		s.Fault("--heartbeat-timeout %v is too short: at least 5ms", s.HeartbeatTimeout)
+		s.Fault("--heartbeat-timeout %v is too short: want at least 5ms", s.HeartbeatTimeout)
 	}
 }
 
@@ -214,7 +214,8 @@ func isDigest(s string) bool {
 func (s *Settings) checkTLS() {
 	if s.SecureAddr == "" {
 		if s.clientFiles.Cert != "" || s.clientFiles.Key != "" || s.clientFiles.CA != "" {
-			s.Fault("--tls-cert, --tls-key and --tls-ca are for --secure-client-addr: give the address to serve " +
+			s.Fault("--tls-cert, --tls-key and --tls-ca need --secure-client-addr: give the address to " +
+				"serve " +
 				"TLS on")
 		}
 	} else if s.clientFiles.Cert == "" || s.clientFiles.Key == "" {
@@ -228,19 +229,19 @@ func (s *Settings) checkTLS() {
 	}
 	for _, t := range []*TLSFlags{&s.AdminFiles, &s.metricsFiles, &s.ticketFiles} {
 		if n := count(t.Cert, t.Key); n == 1 || n == 0 && t.CA != "" {
-			s.Fault("--%s-cert and --%[1]s-key belong together, and --%[1]s-ca needs both: give them too",
+			s.Fault("--%s-cert and --%[1]s-key belong together, and --%[1]s-ca needs both: give both",
 				t.Flag)
 		}
 	}
 	if s.metricsFiles.Cert != "" && s.MetricsAddr == "" {
-		s.Fault("--metrics-tls-cert without --metrics-addr: give an address, such as 0.0.0.0:7000; the " +
-			"admin port has --admin-tls-cert")
+		s.Fault("--metrics-tls-cert needs --metrics-addr: give an address, such as 0.0.0.0:7000; for " +
+			"the admin port, use --admin-tls-cert")
 	}
 	if s.ticketFiles.Cert+s.TokensFile != "" && s.TicketAddr == "" && !s.Dev {
-		s.Fault("--ticket-tls-cert and --ticket-tokens are for --ticket-addr: give the address to serve " +
+		s.Fault("--ticket-tls-cert and --ticket-tokens need --ticket-addr: give the address to serve " +
 			"tickets on")
 	}
-	// For a host name the server itself decides, after a lookup.
+	// If the address has a host name, the server itself makes this check, after a lookup of the name.
 	host, _, _ := net.SplitHostPort(s.TicketAddr)
 	if ip := net.ParseIP(host); s.TicketAddr != "" && s.TicketAddr != Off && s.ticketFiles.Cert == "" &&
 		(host == "" || ip != nil && !ip.IsLoopback()) {
@@ -259,7 +260,8 @@ func (s *Settings) checkTLS() {
 			"--admin-tls-ca, --metrics-tls-ca or --ticket-tls-ca")
 	}
 	if s.X509Super != "" && !s.asksCertificates() {
-		s.Fault("--x509-super needs --tls-ca, and not ssl.clientAuth=none: no client could show a certificate")
+		s.Fault("--x509-super needs --tls-ca and does not work with ssl.clientAuth=none: otherwise no " +
+			"client could show a certificate")
 	}
 }
 

@@ -33,7 +33,7 @@ func TestCertificatesThatNoClientShows(t *testing.T) {
 				"--tls-cert", ca.File("server.pem"), "--tls-key", ca.File("server.key"), "--tls-ca", ca.File("ca.pem"))
 			expect.Equal(t, err == nil, ok, "%s with ssl.clientAuth=%s: %v", needs, auth, err)
 			if !ok {
-				expect.Has(t, err.Error(), "not ssl.clientAuth=none")
+				expect.Has(t, err.Error(), "does not work with ssl.clientAuth=none")
 			}
 		}
 	}

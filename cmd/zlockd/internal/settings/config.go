@@ -171,7 +171,8 @@ func (z *zoo) cluster() {
 	case len(z.servers) == 0:
 		return
 	case len(z.servers) == 1 && !z.s.LoneVoter:
-		z.s.Note("server."+strconv.Itoa(int(z.servers[0].ID)), "a cluster of one is a single server")
+		z.s.Note("server."+strconv.Itoa(int(z.servers[0].ID)), "no other server is listed: this one runs "+
+			"as a single server")
 		return
 	}
 	var parts []string
@@ -187,7 +188,8 @@ func (z *zoo) cluster() {
 		file := filepath.Join(z.s.DataDir, "myid")
 		text, err := tlsfiles.ReadFile(file)
 		if err != nil {
-			z.wrong("which of the server lines is this server? %w (write the number there, or give --id)",
+			z.wrong("it is not known which server line is this server: %w (write its number there, or give "+
+				"--id)",
 				err)
 			return
 		}

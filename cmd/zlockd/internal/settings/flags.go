@@ -35,7 +35,7 @@ func Groups(s *Settings) []cli.Group {
 		"a server for development: one process, everything in memory, nothing left behind")
 	f.StringVar(&s.Config, "config", "", "read `FILE`, a ZooKeeper's zoo.cfg; flags take precedence over it")
 	f.StringVar(&s.DataDir, "data-dir", "./zlockd-data",
-		"keep log, snapshots and identity in `DIR`, made when missing")
+		"keep log, snapshots and identity in `DIR`, which is made if missing")
 	f.BoolVar(&s.ignoreZooData, "ignore-zookeeper-data", false,
 		"start empty beside the data of a ZooKeeper (version-2) in the data directory, instead of refusing; "+
 			"zlockd import takes them over")
@@ -44,13 +44,13 @@ func Groups(s *Settings) []cli.Group {
 	f.StringVar(&s.ClientAddr, "client-addr", "127.0.0.1:2181",
 		"serve clients on `HOST:PORT`; \"off\" with --secure-client-addr")
 	f.StringVar(&s.AdminAddr, "admin-addr", "127.0.0.1:8181",
-		"serve metrics, health and commands over HTTP on `HOST:PORT`; \"off\" disables")
+		"serve metrics, health and commands over HTTP on `HOST:PORT`; \"off\" turns it off")
 	f.StringVar(&s.AdminNames, "admin-hosts", "",
 		"more `NAMES` by which callers may address the admin port, * = any")
 	f.StringVar(&s.MetricsAddr, "metrics-addr", "", "serve /metrics, and nothing else, on `HOST:PORT` too")
 	f.StringVar(&s.TicketAddr, "ticket-addr", "",
 		"serve tickets, locks for callers without a process, over HTTP on `HOST:PORT`; beyond loopback only "+
-			"with --ticket-tls-cert; --dev does so on 127.0.0.1:8183, or on a free port")
+			"with --ticket-tls-cert; the default of --dev is 127.0.0.1:8183 or a free port")
 	f.StringVar(&s.PeerListen, "peer-addr", "127.0.0.1:2888",
 		"listen for the other servers on `HOST:PORT`; with --peers the default is this server's entry there")
 
@@ -112,7 +112,8 @@ func Groups(s *Settings) []cli.Group {
 	f.Var(withUnit(&s.SnapshotInterval), "snapshot-interval",
 		"take a snapshot this often too, if something changed (default never)")
 	f.Int64Var(&s.ReserveMiB, "disk-reserve", raftfsm.DefaultDiskReserve>>20,
-		"refuse requests that need more room below this many `MIB` of free disk, 0 = never")
+		"refuse requests that need more room while fewer than this many `MIB` of the disk are free, "+
+			"0 = never")
 	f.StringVar(&s.BackupDir, "backup-dir", "", "take backups into `DIR`, one server of a cluster after another")
 	f.Var(withUnit(&s.BackupInterval), "backup-interval",
 		"time between the backups of a server (default 1h)")
@@ -132,8 +133,8 @@ func Groups(s *Settings) []cli.Group {
 		"at --ticket-addr, identify callers by the bearer tokens of `FILE`, lines NAME SHA256 PATHS, "+
 			"read again at SIGHUP")
 	f.StringVar(&s.tlsCRL, "tls-crl", "",
-		"refuse certificates of clients, peers and callers of the other ports that these lists revoke, "+
-			"PEM `FILE`, read again when it changes")
+		"refuse certificates that the lists in `FILE` (PEM, read again when it changes) revoke: those of "+
+			"clients, peers and callers of the other ports")
 	f.StringVar(&s.X509Super, "x509-super", "",
 		"who may do everything: the `SUBJECT` of a client's certificate, as CN=admin,O=example")
 	f.BoolVar(&s.expiredCerts, "allow-expired-certs", false,

@@ -34,8 +34,8 @@ func toFlag(flag string, translate ...func(string) (string, error)) rule {
 
 // Translations of switches, as ZooKeeper reads each; testdata/zookeys.table has its result for each value.
 
-// exactly translates a key that only this word switches on, with the same case of every letter. For ZooKeeper
-// every other value means off.
+// exactly() translates a key that only this word switches on, with the same case of every letter. For
+// ZooKeeper every other value means off.
 func exactly(word string) func(string) (string, error) {
 	return func(value string) (string, error) { return strconv.FormatBool(value == word), nil }
 }
@@ -50,7 +50,7 @@ func notTrue(value string) (string, error) {
 	return strconv.FormatBool(!strings.EqualFold(value, "true")), nil
 }
 
-// strictly makes a rule refuse values other than true and false, for keys where ZooKeeper refuses them.
+// strictly() makes a rule refuse values other than true and false, for keys where ZooKeeper refuses them.
 func strictly(r rule) rule {
 	return rule{r.means, func(z *zoo, key, value string) error {
 		if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
@@ -128,7 +128,7 @@ func skipACL(z *zoo, key, value string) error {
 	return toFlag("skip-acl", exactly("yes")).apply(z, key, value)
 }
 
-// forceSync adds a note that the file cannot switch syncs off. In ZooKeeper only the word no, in lower case,
+// forceSync adds a note that the file cannot switch syncs off. In ZooKeeper only the word "no" in lower case
 // does that.
 func forceSync(z *zoo, key, value string) error {
 	if value == "no" {

@@ -30,7 +30,7 @@ func parseProperties(text string) []property {
 			continue
 		}
 		key, value := splitProperty(line)
-		// ZooKeeper itself trims the values, as Java does: of blanks and control characters.
+		// ZooKeeper itself removes blanks and control characters from both ends of a value, as Java's trim does.
 		value = strings.TrimFunc(unescape(value), func(r rune) bool { return r <= ' ' })
 		p := property{unescape(key), value, first}
 		if j, twice := at[p.key]; twice {
@@ -43,7 +43,7 @@ func parseProperties(text string) []property {
 	return list
 }
 
-// joined returns the line at i joined with the lines that continue it, and the index of the last of these
+// joined() returns the line at i joined with the lines that continue it, and the index of the last of these
 // lines. A comment has no continuation. The lines may still have their line ends.
 func joined(lines []string, i int) (line string, last int) {
 	text := func(i int) string { return strings.TrimLeft(strings.TrimSuffix(lines[i], "\n"), " \t\f") }

@@ -44,9 +44,9 @@ func (s *Settings) Try() {
 	s.tryDirectories()
 }
 
-// tryPorts opens each port that asked accepts and closes it again. While a server runs on the data directory,
-// tryPorts ignores ports in use, because that server uses them. Before an upgrade, the operator wants to know
-// whether the next start will succeed.
+// tryPorts opens each port that asked() accepts, and closes it again. While a server runs on the data
+// directory, tryPorts ignores ports in use, because that server uses them. Before an upgrade, the operator
+// wants to know whether the next start will succeed.
 func (s *Settings) tryPorts(asked func(flag string) bool) {
 	running := !s.Dev && disk.InUse(s.DataDir)
 	if running {

@@ -19,7 +19,7 @@ type zoo struct {
 	servers []state.Server
 }
 
-// bare returns a key without the prefix that makes it a Java system property.
+// bare() returns a key without the prefix that makes it a Java system property.
 func (z *zoo) bare(key string) string { return strings.TrimPrefix(key, "zookeeper.") }
 
 // set sets a flag unless the command line has set it.
@@ -30,7 +30,7 @@ func (z *zoo) set(flag, value string) error {
 	return z.flags.Set(flag, value)
 }
 
-// put is like set, for a setting that needs several keys. It records the error itself.
+// put is like set(), for a setting that needs several keys. It records the error itself.
 func (z *zoo) put(flag, value string) {
 	if err := z.set(flag, value); err != nil {
 		z.wrong("%w", err)
@@ -42,7 +42,7 @@ func (z *zoo) wrong(format string, args ...any) {
 	z.s.Fault("%s: %w", z.s.Config, fmt.Errorf(format, args...))
 }
 
-// is reports whether the file sets a key to a value, in upper or lower case as in ZooKeeper.
+// is() reports whether the file sets a key to a value, in upper or lower case as in ZooKeeper.
 func (z *zoo) is(key, value string) bool { return strings.EqualFold(z.seen[key], value) }
 
 // rule maps one key of a zoo.cfg. It returns an error if the server must not start, because it would

@@ -181,7 +181,7 @@ func ConfigPage(w io.Writer) {
 	m.Section("DESCRIPTION")
 	m.Text(`zlockd --config FILE reads the zoo.cfg of a ZooKeeper: lines KEY=VALUE, comments begin with #.
 Flags and environment variables win over the file. A key may have the prefix "zookeeper.". Keys without effect
-and unknown keys are logged; a key whose loss would do harm is refused. Further settings have
+and unknown keys are logged; a key is refused if ignoring it would do harm. Further settings have
 flags only, and each flag has an environment variable: see zlockd(8).`)
 	var acts, idle []cli.Meaning
 	add := func(key, means string) {
