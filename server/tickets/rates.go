@@ -253,7 +253,8 @@ func (s *Server) goes(of rate, t *turn, seen window.Drawn) (first, free bool) {
 }
 
 // gone() notes that a draw is no longer under way. If `back` is true, the caller of the draw becomes the
-// first in line again.
+// first in line again. Then no caller wakes: this one already knows how long to wait. If it looked again at
+// once at a server whose clock is ahead, it would send draw after draw.
 func (s *Server) gone(of rate, t *turn, back bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,8 +262,9 @@ func (s *Server) gone(of rate, t *turn, back bool) {
 	l.under--
 	if back {
 		l.waiting = slices.Insert(l.waiting, 0, t)
+	} else {
+		l.wakeFirst()
 	}
-	l.wakeFirst()
 	s.dropLine(of, l)
 }
 

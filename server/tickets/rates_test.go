@@ -51,6 +51,32 @@ func TestDrawAtAServerWhoseClockIsBehind(t *testing.T) {
 	})
 }
 
+// A server whose clock is ahead of the leader's thinks that a draw is free, but the leader refuses it. A caller
+// that waits there asks again only when the leader's answer says so.
+func TestDrawAtAServerWhoseClockIsAhead(t *testing.T) {
+	t.Parallel()
+	var ahead [3]atomic.Bool
+	c := startThree(t, func(n int, o *server.Options) {
+		o.Now = func() time.Time {
+			if ahead[n].Load() {
+				return time.Now().Add(time.Hour)
+			}
+			return time.Now()
+		}
+	})
+	at := 0
+	for c.list[at].Node().Status().Role == "leader" {
+		at++
+	}
+	ahead[at].Store(true)
+	const draw = "POST /v1/rates/r?limit=1&per=3s"
+	caller{t, c.addr(at + 1)}.expect(0, 200, draw)
+	before := c.list[at].Node().Status().Applied
+	caller{t, c.addr(at)}.expect(0, 200, draw+"&wait=1m")
+	entries := c.list[at].Node().Status().Applied - before
+	expect.That(t, entries < 50, "%d log entries while one caller waited for a draw, want less than 50", entries)
+}
+
 // A caller draws. At the limit, its request is refused and told when the next draw is free, or it waits. A
 // repeated request with the same secret draws only once.
 func TestDrawsOverHTTP(t *testing.T) {
