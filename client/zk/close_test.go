@@ -147,3 +147,24 @@ func TestCloseOnce(t *testing.T) {
 		must.Equal(t, asked.Load(), 1, "requests")
 	})
 }
+
+// A Close that waits for another Close returns when its own context ends.
+func TestSecondCloseHasItsOwnContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		c := served(t, func(xid int32, _ jute.OpCode) []byte {
+			<-answer
+			return reply(xid, jute.OK, 0, nil)
+		})
+		first := make(chan error, 1)
+		go func() { first <- c.Close(t.Context()) }()
+		synctest.Wait()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		expect.Is(t, c.Close(ctx), context.DeadlineExceeded)
+		expect.Equal(t, time.Since(began), time.Second)
+		close(answer)
+		must.OK(t, <-first)
+	})
+}

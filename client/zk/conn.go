@@ -63,7 +63,7 @@ type Conn struct {
 	sid      int64
 	password []byte
 	timeout  time.Duration
-	lost     time.Time // when the last connection that carried the session ended
+	lost     time.Time // when the last connection that carried the session ended, or a later handshake succeeded
 	auth     []Auth    // the identities that every connection presents
 	xid      int32
 	zxid     int64   // the highest zxid in an answer so far
@@ -186,10 +186,19 @@ func (c *Conn) Reconnect() {
 // error of ctx. OnState must not call Close.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
-	if c.closing || c.err != nil {
+	if c.err != nil {
 		c.mu.Unlock()
 		<-c.finished
 		return nil
+	}
+	if c.closing { // another call waits for the server
+		c.mu.Unlock()
+		select {
+		case <-c.finished:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	c.closing = true
 	var err error

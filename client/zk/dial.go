@@ -240,6 +240,7 @@ func (c *Conn) greet(conn net.Conn, server string) (*link, error) {
 	}
 	c.mu.Lock()
 	c.sid, c.timeout, c.password, c.server = granted, timeout, newPassword, server
+	c.lost = time.Now() // the server has just confirmed the session, even if this connection never carries it
 	c.mu.Unlock()
 	for _, a := range auth {
 		if err := present(conn, br, a); err != nil {

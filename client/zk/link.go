@@ -95,9 +95,12 @@ func (l *link) flush() {
 		}()
 	default:
 		l.writing = true
-		l.write(2)
+		l.write(callersRounds)
 	}
 }
+
+// callersRounds is how many rounds the goroutine of a caller writes.
+const callersRounds = 2
 
 // flushSoon leaves the output to the next flush, or to a goroutine that it starts. That goroutine runs when
 // the caller's goroutine blocks, or earlier on another processor. flushSoon is called with c.mu held and
@@ -111,10 +114,13 @@ func (l *link) flushSoon() {
 }
 
 // write writes until the output is empty. After the given number of rounds it leaves the rest to another
-// goroutine. It is called with c.mu held and l.writing set.
+// goroutine. The goroutine of a caller also leaves the rest when other callers have added so many bytes that
+// a write may wait. write is called with c.mu held and l.writing set.
 func (l *link) write(rounds int) {
+	left := false
 	for len(l.out) > 0 {
-		if rounds--; rounds < 0 {
+		rounds--
+		if left = rounds < 0 || rounds < callersRounds && l.unread > roomy; left {
 			go func() {
 				l.c.mu.Lock()
 				l.write(1 << 30)
@@ -136,7 +142,7 @@ func (l *link) write(rounds int) {
 			break
 		}
 	}
-	if rounds >= 0 {
+	if !left {
 		l.writing = false
 	}
 	l.c.mu.Unlock()

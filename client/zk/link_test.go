@@ -111,6 +111,67 @@ func TestWriterOfOthersRequestsIsRelieved(t *testing.T) {
 	})
 }
 
+// The goroutine of a caller does not write the large requests of other callers: such a write may wait for the
+// server, whatever the caller's context.
+func TestCallerWritesNoLargeRequestOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, l, g := linked(t)
+		send := func(r *call) <-chan struct{} { return beside(func() { c.submit(false, r) }) }
+		first := send(&newGet("", "/a", noWatch).call)
+		<-g.began
+		big := newSet("", SetData{Path: "/b", Data: make([]byte, roomy)})
+		must.That(t, closed(send(&big.call)), "a request waits for the writing of another one")
+		g.end <- nil
+		must.Equal(t, len(<-g.began), len(big.frame), "bytes written")
+		expect.That(t, closed(first), "the caller of a small request writes a large one")
+		must.That(t, closed(send(&newGet("", "/c", noWatch).call)), "a request waits for a large one")
+		g.end <- nil
+		<-g.began
+		g.end <- nil
+		synctest.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		expect.That(t, !l.writing && len(l.out) == 0, "the output is not written")
+	})
+}
+
+// unhurried is a context whose method Done returns once goOn is closed. A select that has it as a case does
+// not wait for the other cases before that.
+type unhurried struct {
+	context.Context
+	goOn chan struct{}
+}
+
+func (u unhurried) Done() <-chan struct{} {
+	<-u.goOn
+	return u.Context.Done()
+}
+
+// Events that come together, before callers of Next begin to wait, reach all these callers, one each.
+func TestEventsReachAllCallersOfNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _ := linked(t)
+		c.life = t.Context()
+		s := &Subscription{c: c, more: make(chan struct{}, 1)}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		got, goOn := make(chan error, 3), make(chan struct{})
+		for range cap(got) {
+			go func() { got <- expect.Err(s.Next(unhurried{ctx, goOn})) }()
+		}
+		synctest.Wait()
+		c.mu.Lock()
+		for range cap(got) {
+			s.put(Event{Type: EventDataChanged})
+		}
+		c.mu.Unlock()
+		close(goOn)
+		for range cap(got) {
+			expect.OK(t, <-got)
+		}
+	})
+}
+
 // While more bytes are unanswered than roomy, a caller does not wait until its request is written. After the
 // answers, callers wait again.
 func TestManyUnansweredBytesAreWrittenBeside(t *testing.T) {

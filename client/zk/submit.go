@@ -14,12 +14,20 @@ import (
 func (c *Conn) submit(soon bool, calls ...*call) {
 	c.mu.Lock()
 	for _, r := range calls {
-		if len(r.frame)-4 > c.opt.MaxRequest {
-			c.refuse(calls, fmt.Errorf("%w: %s %s, %d bytes", ErrTooLarge, r.op, r.path, len(r.frame)-4))
+		if err := c.fits(r); err != nil {
+			c.refuse(calls, err)
 			return
 		}
 	}
 	c.put(soon, calls...)
+}
+
+// fits returns an error if the request of a call is too long.
+func (c *Conn) fits(r *call) error {
+	if size := len(r.frame) - 4; size > c.opt.MaxRequest {
+		return fmt.Errorf("%w: %s %s, %d bytes", ErrTooLarge, r.op, r.path, size)
+	}
+	return nil
 }
 
 // put does the work of submit. It is called with c.mu held, and unlocks c.mu.
@@ -95,6 +103,9 @@ func (c *Conn) leave(ctx context.Context, r *call) error {
 // the session ends with ErrAuthFailed.
 func (c *Conn) AddAuth(ctx context.Context, a Auth) error {
 	r := &Reply[struct{}]{call: *authCall(a), c: c}
+	if err := c.fits(&r.call); err != nil {
+		return err // a server would close every later connection, because each presents all identities
+	}
 	c.mu.Lock()
 	c.auth = append(c.auth, a)
 	c.mu.Unlock()

@@ -186,7 +186,8 @@ func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
 	r.end(jute.AppendInt(b, jute.WatcherAny))
 	r.repeat = true
 	r.settled = func(err error) {
-		if err == nil {
+		// A server may have dropped a watch without a word, because the session may not read the node.
+		if err == nil || errors.Is(err, ErrNoWatcher) {
 			c.watches.lost(c.root, &jute.SetWatches{Data: []string{full}, Child: []string{full}})
 			c.watches.endSubscriptions(full)
 		}
@@ -253,10 +254,13 @@ func (s *Subscription) watch(ctx context.Context, deep bool) (replaced bool, err
 	r.end(jute.AppendInt(b, mode))
 	r.repeat = true
 	r.settled = func(err error) {
+		t := &c.watches
+		if err == nil && deep && len(t.subs[s.full]) > 0 {
+			t.deep[s.full] = true // even if the caller no longer waits
+		}
 		if err != nil || s.closed {
 			return
 		}
-		t := &c.watches
 		if t.subs == nil {
 			t.subs, t.deep = map[string][]*Subscription{}, map[string]bool{}
 		}
@@ -311,7 +315,9 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 		s.c.mu.Lock()
 		if len(s.events) > 0 {
 			ev := s.events[0]
-			s.events = s.events[1:]
+			if s.events = s.events[1:]; len(s.events) > 0 {
+				s.wake() // one wake-up may stand for several events: another caller of Next takes the next one
+			}
 			s.c.mu.Unlock()
 			return ev, nil
 		}
