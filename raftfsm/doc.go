@@ -19,8 +19,8 @@
 // with one duty:
 //
 //   - node.go and start.go start and stop a server's part in the cluster, with the settings in options.go;
-//     host.go answers requests at the peer port; known.go reports this server's own status, and detects that
-//     its directory is an old copy.
+//     host.go answers requests at the peer port, and reports this server's own status; admit.go decides which
+//     servers may connect, and detects that a directory is an old copy.
 //   - addresses.go finds members that have moved, and asks the leader wherever it is.
 //   - follow.go sends the stream to the leader, where package leading receives it; leaderwatch.go notes
 //     which server leads, and measures the time without a leader.

@@ -2,14 +2,13 @@ package raftfsm
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"maps"
 	"net"
 	"slices"
 
 	"github.com/hashicorp/raft"
 
-	"github.com/zlockd/zlockd/raftfsm/form"
+	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -93,56 +92,57 @@ func (h host) AddrOf(id uint32) string { return h.n.addresses.of(id) }
 // Instead implements peer.Host.
 func (h host) Instead(id uint32, addr string) string { return h.n.addresses.instead(id, addr) }
 
-// Admit implements peer.Host.
-func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
-	n := h.n
-	id := n.disk.Identity()
-	switch {
-	case !g.Understands():
-		return fmt.Errorf("server %d runs a release of zlockd that this server %d cannot work with "+
-			"(protocol versions %d to %d there, %d to %d here); upgrade in steps, one server after the other, "+
-			"through a release that can work with both",
-			g.From, n.id, g.Oldest, g.Version, peer.Oldest, peer.Version)
-	case g.To != n.id && g.To != 0:
-		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)
-	case g.From == n.id && g.Incarnation != id.Incarnation && !(p == peer.Ask && id.Cluster == "" &&
-		g.Cluster != ""):
-		// The exception: the leader may question the new server that will take this server's place.
-		return fmt.Errorf("two servers run with --id %d", n.id)
-	case g.Cluster != "" && id.Cluster != "" && g.Cluster != id.Cluster:
-		return fmt.Errorf(
-			"this server belongs to cluster %s, the caller to %s; check --data-dir and --peers of both",
-			id.Cluster, g.Cluster)
-	}
-	if err := n.confirm(g); err != nil {
-		return err
-	}
-	known, asOf := n.knownAs(g.From)
-	// This server may not have read the log entry that made the caller's directory a member, and the caller
-	// may be the leader that is about to send that entry.
-	newer := g.Expected > asOf
-	was := n.promises.Of(g.Incarnation)
-	behind := g.Shown.Behind(was, g.End)
-	if behind == "" && (g.Incarnation == known || newer) {
-		n.promises.Note(g.Incarnation, g.Shown)
-		n.addresses.heard(g)
-	}
-	switch {
-	case p == peer.Ask:
-		return nil
-	case g.Cluster == "" || id.Cluster == "":
-		return errors.New(peer.NotFormed)
-	case !n.up.Load():
-		return errors.New(peer.Starting)
-	case g.From != n.id && // raft also calls this server itself; its state may be older
-		known != "" && known != g.Incarnation && !newer:
-		return fmt.Errorf("server %d runs on a data directory other than the one that this cluster knows: "+
-			"if the server was replaced, stop the process that still runs on the old directory", g.From)
-	case behind != "":
-		return form.OldCopy(g.From, n.id, behind)
-	}
-	return nil
-}
-
 // ServeLink implements peer.Host.
 func (h host) ServeLink(c net.Conn, from *peer.Greeting) { h.n.leader.ServeLink(h.n.ctx, c, from) }
+
+// status returns the status that this server reports to others.
+func (n *Node) status() peer.Status {
+	id := n.disk.Identity()
+	st := peer.Status{ID: n.id, Cluster: id.Cluster, Incarnation: id.Incarnation,
+		Incarnations: maps.Clone(id.Incarnations), AsOf: id.Expected, Peers: n.o.Peers, Formed: id.Peers,
+		Members: map[uint32]string{}, Version: peer.Version, Release: n.o.Release,
+		Observers: n.o.Observers, FormedObservers: id.Observers}
+	if st.Up = n.up.Load(); !st.Up {
+		st.Waits = n.forming.Waits()
+		return st
+	}
+	var serves bool
+	if serves, st.Waits = n.Serving(); !serves && st.Waits == "" {
+		st.Waits = "it is starting"
+	}
+	if st.Incarnations == nil {
+		st.Incarnations = map[uint32]string{}
+	}
+	n.View(func(s *state.State) {
+		for _, m := range s.Members() {
+			st.Incarnations[m.ID] = m.Incarnation
+		}
+		st.AsOf = max(st.AsOf, n.fsm.Index())
+	})
+	var servers []raft.Server
+	if servers, st.Config = n.raft.Configuration(); st.Config == disk.UnknownConfig {
+		st.Config = 0
+	}
+	for _, s := range servers {
+		st.Members[peer.ParseID(s.ID)] = string(s.Address)
+	}
+	st.Leader, _ = n.raft.Known()
+	st.Linked = n.linked.Load()
+	st.Silent = n.raft.Silence().Milliseconds()
+	st.Stands = n.raft.State() == raft.Candidate
+	st.LastTerm, st.LastIndex = n.raft.LastEntry()
+	return st
+}
+
+// shown() returns the log position that this server has reported to others, and the index of its last log
+// entry.
+func (n *Node) shown() (now peer.Shown, end uint64) {
+	id := n.disk.Identity()
+	now = peer.Shown{Start: id.Start, Life: id.Life}
+	if n.up.Load() {
+		now.Term, now.Index = n.raft.CurrentTerm(), n.fsm.Index()
+		return now, min(n.raft.LastIndex(), n.disk.Durable())
+	}
+	now.Term, end, _ = n.disk.Promised()
+	return now, end
+}

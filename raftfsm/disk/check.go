@@ -2,7 +2,13 @@ package disk
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
 // check verifies a stream in a goroutine of its own, beside the goroutine that reads or writes the stream.
@@ -77,4 +83,86 @@ func (w stoppable) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return w.Writer.Write(b)
+}
+
+// CheckLog verifies every entry of a log in bolt, which has no checksums of its own; seglog verifies the
+// whole log when it opens the log. Entries that the newest snapshot covers may be missing: where a snapshot
+// of another server was installed, the log has a hole between its older entries and the newer ones.
+func (d *Disk) CheckLog(covered uint64) error {
+	if d.seg != nil {
+		return nil
+	}
+	first, err := d.stores.Log.FirstIndex()
+	if err != nil || first == 0 {
+		return err
+	}
+	last, err := d.stores.Log.LastIndex()
+	for i := first; i <= last && err == nil; i++ {
+		var l raft.Log
+		if err = getLog(d.stores.Log, i, &l); i <= covered && errors.Is(err, raft.ErrLogNotFound) {
+			err = nil
+		}
+	}
+	return err
+}
+
+// checkParts refuses a directory that has lost a part of its files. Without this check, its server would look
+// as if it had never voted or stored an entry.
+func (d *dataDir) checkParts(id *Identity) error {
+	if id.Cluster == "" && !id.Begun {
+		return nil
+	}
+	for _, part := range []string{boltName, "raft/log", "snapshots"} {
+		if d.files.Stable != nil && part == boltName {
+			continue
+		}
+		if there, err := vfs.Exists(d.files.FS, d.sub(part)); err == nil && !there {
+			return incomplete(d.path, part+" is missing")
+		}
+	}
+	return nil
+}
+
+func incomplete(path, what string) error {
+	return fmt.Errorf("data directory %s is not complete: %s; restore its old content, or remove "+
+		"the directory and add this server again as a new one", path, what)
+}
+
+// checkBegun refuses a begun directory that has lost its terms, or its log and snapshots.
+func (id *Identity) checkBegun(path string, term, end uint64) error {
+	if id.Begun && (term == 0 || end == 0) {
+		return incomplete(path, "its terms are missing, or both its log and its snapshots")
+	}
+	return nil
+}
+
+// checkWhole records in id that the directory has a log. It refuses a directory that has lost its log or a
+// part of the log. It also refuses a directory whose term is older than its log, because its server could
+// vote a second time in the same term.
+func (s *Stores) checkWhole(path string, id *Identity) error {
+	c, err := s.content()
+	if err != nil {
+		return err
+	}
+	if err := id.checkBegun(path, c.term, c.end()); err != nil {
+		return err
+	}
+	id.Begun = c.term > 0 && c.end() > 0
+	var newest raft.Log
+	if c.last > 0 {
+		if err := s.Log.GetLog(c.last, &newest); err != nil {
+			return err
+		}
+	}
+	of := max(newest.Term, c.snapshot.Term)
+	if of > c.term {
+		return incomplete(path,
+			fmt.Sprintf("its log or its newest snapshot has term %d, but the last term in %s is %d",
+				of, boltName, c.term))
+	}
+	if c.first > c.snapshot.Index+1 {
+		return incomplete(path, fmt.Sprintf("its log begins at entry %d, but its newest snapshot ends at %d",
+			c.first, c.snapshot.Index))
+	}
+	return nil
 }

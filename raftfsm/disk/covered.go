@@ -112,3 +112,27 @@ func (c *covered) get(index uint64, l *raft.Log) bool {
 	}
 	return false
 }
+
+// dropReplaced empties the log if its history differs from that of the newest snapshot. That happens if the
+// process ended after it had published a snapshot of another server, and before it emptied the log. raft
+// would look up the last entry of the snapshot in this log and refuse the leader's entries after it. Then the
+// leader would send the snapshot again and again.
+func (d *Disk) dropReplaced() error {
+	c, err := d.stores.content()
+	if err != nil {
+		return err
+	}
+	var l raft.Log
+	err = d.stores.Log.GetLog(c.snapshot.Index, &l)
+	switch {
+	// the log ends before the snapshot's last entry, or begins after it
+	case errors.Is(err, raft.ErrLogNotFound):
+		return nil
+	case err != nil || Follows(&c.snapshot, &l):
+		return err
+	}
+	return d.Log().DeleteRange(c.first, c.last)
+}
+
+// Follows reports whether a log that holds this entry has the same history as a snapshot.
+func Follows(s *raft.SnapshotMeta, l *raft.Log) bool { return l.Index != s.Index || l.Term == s.Term }

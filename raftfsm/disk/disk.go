@@ -1,3 +1,9 @@
+// Package disk keeps a server's data on its disk: the data directory and its identity, the stores of raft
+// (log, terms and votes, snapshot files), and the watchdog that ends the process when one of them fails or
+// hangs. It knows nothing of other servers. It can check the stored data, but does not interpret the data.
+//
+// A storage error ends the process. If the process continued, raft would step down and have a wrong idea of
+// its last entry. After a restart the server reads the true state from the disk.
 package disk
 
 import (
@@ -111,51 +117,6 @@ func (d *Disk) begin(o Options) error {
 	id.Start++
 	id.Life = NewID(o.Rand)
 	return d.SaveIdentity(id)
-}
-
-// dropReplaced empties the log if its history differs from that of the newest snapshot. That happens if the
-// process ended after it had published a snapshot of another server, and before it emptied the log. raft
-// would look up the last entry of the snapshot in this log and refuse the leader's entries after it. Then the
-// leader would send the snapshot again and again.
-func (d *Disk) dropReplaced() error {
-	c, err := d.stores.content()
-	if err != nil {
-		return err
-	}
-	var l raft.Log
-	err = d.stores.Log.GetLog(c.snapshot.Index, &l)
-	switch {
-	// the log ends before the snapshot's last entry, or begins after it
-	case errors.Is(err, raft.ErrLogNotFound):
-		return nil
-	case err != nil || Follows(&c.snapshot, &l):
-		return err
-	}
-	return d.Log().DeleteRange(c.first, c.last)
-}
-
-// Follows reports whether a log that holds this entry has the same history as a snapshot.
-func Follows(s *raft.SnapshotMeta, l *raft.Log) bool { return l.Index != s.Index || l.Term == s.Term }
-
-// CheckLog verifies every entry of a log in bolt, which has no checksums of its own; seglog verifies the
-// whole log when it opens the log. Entries that the newest snapshot covers may be missing: where a snapshot
-// of another server was installed, the log has a hole between its older entries and the newer ones.
-func (d *Disk) CheckLog(covered uint64) error {
-	if d.seg != nil {
-		return nil
-	}
-	first, err := d.stores.Log.FirstIndex()
-	if err != nil || first == 0 {
-		return err
-	}
-	last, err := d.stores.Log.LastIndex()
-	for i := first; i <= last && err == nil; i++ {
-		var l raft.Log
-		if err = getLog(d.stores.Log, i, &l); i <= covered && errors.Is(err, raft.ErrLogNotFound) {
-			err = nil
-		}
-	}
-	return err
 }
 
 // openDir opens the files of the data directory. It returns an error if a file is missing.

@@ -10,7 +10,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk/snapshots"
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
-	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
 // The log must have room for the longest entry that a leader makes.
@@ -105,28 +104,6 @@ func (s *Stores) openStable(files *Files, file string, begun bool) (below raft.S
 	return below, err
 }
 
-// checkParts refuses a directory that has lost a part of its files. Without this check, its server would look
-// as if it had never voted or stored an entry.
-func (d *dataDir) checkParts(id *Identity) error {
-	if id.Cluster == "" && !id.Begun {
-		return nil
-	}
-	for _, part := range []string{boltName, "raft/log", "snapshots"} {
-		if d.files.Stable != nil && part == boltName {
-			continue
-		}
-		if there, err := vfs.Exists(d.files.FS, d.sub(part)); err == nil && !there {
-			return incomplete(d.path, part+" is missing")
-		}
-	}
-	return nil
-}
-
-func incomplete(path, what string) error {
-	return fmt.Errorf("data directory %s is not complete: %s; restore its old content, or remove "+
-		"the directory and add this server again as a new one", path, what)
-}
-
 // content describes the stores: the highest term, the first and the last index of the log (0 in an empty log)
 // and the newest snapshot (zero if there is none).
 type content struct {
@@ -153,45 +130,6 @@ func (s *Stores) content() (c content, err error) {
 
 // end returns the index of the last entry in the log or the snapshot.
 func (c *content) end() uint64 { return max(c.last, c.snapshot.Index) }
-
-// checkBegun refuses a begun directory that has lost its terms, or its log and snapshots.
-func (id *Identity) checkBegun(path string, term, end uint64) error {
-	if id.Begun && (term == 0 || end == 0) {
-		return incomplete(path, "its terms are missing, or both its log and its snapshots")
-	}
-	return nil
-}
-
-// checkWhole records in id that the directory has a log. It refuses a directory that has lost its log or a
-// part of the log. It also refuses a directory whose term is older than its log, because its server could
-// vote a second time in the same term.
-func (s *Stores) checkWhole(path string, id *Identity) error {
-	c, err := s.content()
-	if err != nil {
-		return err
-	}
-	if err := id.checkBegun(path, c.term, c.end()); err != nil {
-		return err
-	}
-	id.Begun = c.term > 0 && c.end() > 0
-	var newest raft.Log
-	if c.last > 0 {
-		if err := s.Log.GetLog(c.last, &newest); err != nil {
-			return err
-		}
-	}
-	of := max(newest.Term, c.snapshot.Term)
-	if of > c.term {
-		return incomplete(path,
-			fmt.Sprintf("its log or its newest snapshot has term %d, but the last term in %s is %d",
-				of, boltName, c.term))
-	}
-	if c.first > c.snapshot.Index+1 {
-		return incomplete(path, fmt.Sprintf("its log begins at entry %d, but its newest snapshot ends at %d",
-			c.first, c.snapshot.Index))
-	}
-	return nil
-}
 
 // close closes what openStores opened.
 func (s *Stores) close() error {

@@ -121,59 +121,6 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 	return s.d.dog.run("DeleteRange", func() error { return s.LogStore.DeleteRange(from, to) })
 }
 
-// A seglog can run ahead of its disk: entries are readable when Append returns, and durable when Wait
-// returns. Only a leader lets its log run ahead, and only for entries with clients' requests; decision 9
-// explains why it is safe.
-
-// Ahead lets the log run ahead of the disk while leads() reports true. raft's main loop calls leads(); no
-// other goroutine gains or loses leadership. A server without other servers applies an entry as soon as raft
-// has stored it. So the goroutine that applies the entry also writes it, and need not be woken after the
-// write.
-func (d *Disk) Ahead(leads func() bool, alone bool) { d.leads.Store(&lead{leads, alone}) }
-
-type lead struct {
-	now   func() bool
-	alone bool
-}
-
-// leading reports whether this server leads.
-func (d *Disk) leading() bool {
-	lead := d.leads.Load()
-	return lead != nil && lead.now()
-}
-
-// Durable returns an index up to which every stored entry is on the disk.
-func (d *Disk) Durable() uint64 {
-	if d.seg == nil {
-		return math.MaxUint64
-	}
-	return d.seg.Durable()
-}
-
-// WaitDurable returns when every entry that was stored up to index is on the disk. If it returns an error,
-// some entries may never be durable, and the server is about to end.
-func (d *Disk) WaitDurable(index uint64) error {
-	if d.seg == nil {
-		return nil
-	}
-	return d.seg.Wait(index)
-}
-
-// mayRunAhead reports whether a server may store entries without waiting for the disk: a leader may, for
-// entries of clients' requests. raft relies on every other entry as soon as it is stored, so such an entry
-// waits for the disk.
-func (d *Disk) mayRunAhead(logs []*raft.Log) bool {
-	if d.seg == nil || !d.leading() {
-		return false
-	}
-	for _, l := range logs {
-		if l.Type != raft.LogCommand {
-			return false
-		}
-	}
-	return true
-}
-
 // Writing returns the number of the oldest write of a log entry, a term or a vote that still runs. It
 // returns 0 if no such write runs.
 func (d *Disk) Writing() (call uint64) {

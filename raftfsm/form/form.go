@@ -320,63 +320,6 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 	return true, f.o.Disk.SaveIdentity(id)
 }
 
-// checkCopy refuses to start from an old copy of the data directory. Such a copy has a shorter log than this
-// server has shown to others. A server that does not answer now detects the copy later, when it calls this
-// server; see confirm().
-func (f *Forming) checkCopy(ctx context.Context) error {
-	id := f.o.Disk.Identity()
-	now := peer.Shown{Start: id.Start, Life: id.Life}
-	var end uint64
-	var err error
-	if now.Term, end, err = f.o.Disk.Promised(); err != nil {
-		return err
-	}
-	for _, a := range f.askAll(ctx, 500*time.Millisecond, peer.Question{}) {
-		if a.Err != nil {
-			continue
-		}
-		if why := now.Behind(a.Status.Known, end); why != "" {
-			return OldCopy(f.o.List.ID, a.ID, why)
-		}
-		if a.Status.Incarnation == id.Incarnations[a.ID] {
-			f.o.Promises.Note(a.Status.Incarnation, a.Status.Now)
-		}
-	}
-	return nil
-}
-
-// Compare logs where this server's --peers differs from the members of its cluster. Members change at run
-// time, so the list may be older or newer than the cluster. The server serves in both cases.
-func (f *Forming) Compare(servers []raft.Server) {
-	members := map[uint32]string{}
-	for _, s := range servers {
-		members[peer.ParseID(s.ID)] = string(s.Address)
-	}
-	if len(members) == 0 || f.port == nil {
-		return // the leader will send the members, or this server is alone
-	}
-	for _, id := range slices.Sorted(maps.Keys(members)) {
-		switch addr, listed := f.o.List.Peers[id]; {
-		case !listed:
-			f.o.Log.Warn("a member is missing in --peers: list it, or remove it by: zlock member remove ID",
-				"peer", id, "addr", members[id])
-		case addr != members[id] && id == f.o.List.ID:
-			f.o.Log.Info("the cluster knows this server at another address; this server tells the others "+
-				"its new address",
-				"addr", addr, "was", members[id])
-		case addr != members[id]:
-			f.o.Log.Warn("--peers and the cluster differ in an address: start all servers with the same list",
-				"peer", id, "listed", addr, "addr", members[id])
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(f.o.List.Peers)) {
-		if members[id] == "" {
-			f.o.Log.Warn("--peers names a server that is not a member: add it by zlock member add ID HOST:PORT",
-				"peer", id, "addr", f.o.List.Peers[id])
-		}
-	}
-}
-
 // CheckReach logs a warning if this server listens on an address that differs from its address in --peers,
 // and cannot be reached at the latter.
 func (f *Forming) CheckReach(ctx context.Context) {

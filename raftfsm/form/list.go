@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
@@ -56,4 +57,36 @@ func listed(peers map[uint32]string, observers []uint32) string {
 		parts = append(parts, part)
 	}
 	return strings.Join(parts, ",")
+}
+
+// Compare logs where this server's --peers differs from the members of its cluster. Members change at run
+// time, so the list may be older or newer than the cluster. The server serves in both cases.
+func (f *Forming) Compare(servers []raft.Server) {
+	members := map[uint32]string{}
+	for _, s := range servers {
+		members[peer.ParseID(s.ID)] = string(s.Address)
+	}
+	if len(members) == 0 || f.port == nil {
+		return // the leader will send the members, or this server is alone
+	}
+	for _, id := range slices.Sorted(maps.Keys(members)) {
+		switch addr, listed := f.o.List.Peers[id]; {
+		case !listed:
+			f.o.Log.Warn("a member is missing in --peers: list it, or remove it by: zlock member remove ID",
+				"peer", id, "addr", members[id])
+		case addr != members[id] && id == f.o.List.ID:
+			f.o.Log.Info("the cluster knows this server at another address; this server tells the others "+
+				"its new address",
+				"addr", addr, "was", members[id])
+		case addr != members[id]:
+			f.o.Log.Warn("--peers and the cluster differ in an address: start all servers with the same list",
+				"peer", id, "listed", addr, "addr", members[id])
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.o.List.Peers)) {
+		if members[id] == "" {
+			f.o.Log.Warn("--peers names a server that is not a member: add it by zlock member add ID HOST:PORT",
+				"peer", id, "addr", f.o.List.Peers[id])
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
@@ -90,4 +91,29 @@ func OldCopy(id, witness uint32, why string) error {
 	return fmt.Errorf("the data directory of server %d is an old copy: server %d knows "+
 		"that %s; remove the directory, start the server, and run: zlock member replace %d",
 		id, witness, why, id)
+}
+
+// checkCopy refuses to start from an old copy of the data directory. Such a copy has a shorter log than this
+// server has shown to others. A server that does not answer now detects the copy later, when it calls this
+// server; see confirm().
+func (f *Forming) checkCopy(ctx context.Context) error {
+	id := f.o.Disk.Identity()
+	now := peer.Shown{Start: id.Start, Life: id.Life}
+	var end uint64
+	var err error
+	if now.Term, end, err = f.o.Disk.Promised(); err != nil {
+		return err
+	}
+	for _, a := range f.askAll(ctx, 500*time.Millisecond, peer.Question{}) {
+		if a.Err != nil {
+			continue
+		}
+		if why := now.Behind(a.Status.Known, end); why != "" {
+			return OldCopy(f.o.List.ID, a.ID, why)
+		}
+		if a.Status.Incarnation == id.Incarnations[a.ID] {
+			f.o.Promises.Note(a.Status.Incarnation, a.Status.Now)
+		}
+	}
+	return nil
 }

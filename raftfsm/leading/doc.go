@@ -12,6 +12,6 @@
 //   - batch.go proposes entries, which fill.go fills from streams, links and acts.go; handoff.go lets a
 //     request wait for the next owner of a lock.
 //   - duties.go has the leader's other work; link.go receives what followers send.
-//   - member.go changes the members, and publish.go tells clients of them; layout.go asks whether all
-//     members understand tickets and --one-layout.
+//   - member.go changes the members, and publish.go tells clients of them; versions.go asks which releases
+//     the members run, and layout.go decides when --one-layout has its effect.
 package leading

@@ -1,16 +1,19 @@
 package leading
 
 import (
-	"context"
-	"fmt"
+	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/consensus"
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
-	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/raftfsm/status"
 )
+
+// oneLayout says whether the entries of a term carry entries.OneLayout. Release 0.1.0 cannot read such
+// entries. So the term waits until the cluster may have tickets: by then every member has said that it runs a
+// later release. The state remembers that, so that the next leader need not ask.
+type oneLayout struct {
+	on  atomic.Bool
+	why atomic.Pointer[string] // why `on` is false although Options.OneLayout is true; nil: nothing is wrong
+}
 
 // begin asks the members whether they understand OneLayout, unless the state already has their answer. The
 // term has applied all earlier entries by now.
@@ -48,59 +51,3 @@ func (l *oneLayout) waits() string {
 
 // LayoutWaits returns why Options.OneLayout has no effect yet. It returns "" if the option has its effect.
 func (t *Term) LayoutWaits() string { return t.layout.waits() }
-
-// TicketsVersion is the version that understands state.Ticketing.
-const TicketsVersion = 3
-
-// AllowTickets allows tickets in the cluster, once every member says that it understands them. It returns
-// when this server has applied the entry that allows them.
-func (t *Term) AllowTickets(ctx context.Context) error {
-	if t.o.State.HasTickets() {
-		return nil
-	}
-	if err := t.o.allUnderstand(ctx, TicketsVersion); err != nil {
-		return err
-	}
-	entry := state.Ticketing(t.options(), t.o.Now().UnixMilli())
-	if err := consensus.Await(ctx, t.o.Raft.Apply(entry, time.Second)); err != nil {
-		return err
-	}
-	if !t.o.State.Wait(ctx.Done(), t.o.State.HasTickets) {
-		return status.With(status.Interrupted, ctx.Err())
-	}
-	return nil
-}
-
-// ErrOlder is the error of a server whose release does not know tickets.
-func ErrOlder(id uint32) error {
-	return fmt.Errorf("server %d runs a release that knows neither tickets nor --one-layout: upgrade it first",
-		id)
-}
-
-// allUnderstand returns an error unless every member says that it understands a version. A member that does
-// not understand the version would stop at an entry of that version.
-func (o *Options) allUnderstand(ctx context.Context, version int) error {
-	if o.Port == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, foundingWait)
-	defer cancel()
-	var others []peer.Place
-	for _, s := range o.Raft.Servers() {
-		if id := peer.ParseID(s.ID); id != o.ID {
-			others = append(others, peer.Place{ID: id, Addr: o.Instead(id, string(s.Address))})
-		}
-	}
-	var err error
-	for a := range o.Port.AskAll(ctx, others, peer.Question{}) {
-		switch {
-		case a.Err != nil:
-			err = fmt.Errorf("server %d does not say which release it runs, and all servers must be up for "+
-				"the first "+
-				"ticket and for --one-layout: %w", a.ID, a.Err)
-		case a.Status.Version < version:
-			err = ErrOlder(a.ID)
-		}
-	}
-	return err
-}

@@ -48,34 +48,6 @@ func (o *Options) found(ctx context.Context) error {
 	return consensus.Await(ctx, o.Raft.Apply(entry(members, o.Now().UnixMilli()), time.Second))
 }
 
-// foundingVersion is the version that understands state.Founding.
-const foundingVersion = 2
-
-// understand reports whether all voters say that they understand a version. A voter that does not answer may
-// run an older release. Unlike allUnderstand it does not wait for observers: a cluster begins without them,
-// and an observer of an older release then stops at the first entry.
-func (o *Options) understand(ctx context.Context, version int) bool {
-	ctx, cancel := context.WithTimeout(ctx, foundingWait)
-	defer cancel()
-	var others []peer.Place
-	voters := map[uint32]bool{}
-	for _, s := range o.Raft.Servers() {
-		if id := peer.ParseID(s.ID); id != o.ID {
-			others = append(others, peer.Place{ID: id, Addr: o.Instead(id, string(s.Address))})
-			voters[id] = s.Suffrage == raft.Voter
-		}
-	}
-	all := true
-	for a := range o.Port.AskAll(ctx, others, peer.Question{}) {
-		if a.Err != nil {
-			all = all && !voters[a.ID] // an observer may start later, with this release
-		} else {
-			all = all && a.Status.Version >= version
-		}
-	}
-	return all
-}
-
 // describe returns raft's servers as they will be published. The list is not complete until all servers have
 // said where clients reach them.
 func (o *Options) describe(s *state.State, servers []raft.Server,

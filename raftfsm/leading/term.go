@@ -2,14 +2,12 @@ package leading
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/apply"
 	"github.com/zlockd/zlockd/raftfsm/followers"
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
@@ -87,25 +85,6 @@ func (t *Term) OpenStream(bl entries.Block) {
 
 // Barrier proposes an entry without effect.
 func (t *Term) Barrier() { t.propose(state.Request{Op: state.OpBarrier}) }
-
-// TooOld returns an error if a server runs a release too old for a member: the log may hold any entry that
-// all members understand, and a server stops at the first entry that it does not understand.
-func (t *Term) TooOld(id uint32, st *peer.Status) error {
-	if st.Version >= t.links.LeastVersion() {
-		return nil
-	}
-	return fmt.Errorf(
-		"server %d runs an older release, which does not understand what is in this cluster's log: "+
-			"it would stop. Start it with the release that the members run", id)
-}
-
-// oneLayout says whether the entries of a term carry entries.OneLayout. Release 0.1.0 cannot read such
-// entries. So the term waits until the cluster may have tickets: by then every member has said that it runs a
-// later release. The state remembers that, so that the next leader need not ask.
-type oneLayout struct {
-	on  atomic.Bool
-	why atomic.Pointer[string] // why `on` is false although Options.OneLayout is true; nil: nothing is wrong
-}
 
 // notice is the leader's record of what it publishes about the members in /zookeeper/config. Raft's
 // configuration determines the members. Their descriptions come from the operator's change. If the change

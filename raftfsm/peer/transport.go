@@ -161,31 +161,6 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	return err
 }
 
-// awaitReach delays the failure of a message until its server is reached again. After each failure raft
-// doubles the time to its next try, up to ten seconds. Without the delay, a server that comes back after a
-// minute could wait for nearly ten seconds more. With the delay, each outage of a server counts as one
-// failure.
-func (t *transport) awaitReach(id raft.ServerID, target raft.ServerAddress, term uint64) {
-	again := t.port.reach.again(ParseID(id))
-	if again == nil {
-		return
-	}
-	tick := time.NewTicker(reachLook)
-	defer tick.Stop()
-	for t.host.Replicates(term, ParseID(id), string(target)) {
-		select {
-		case <-again:
-			return
-		case <-t.port.ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// reachLook is how often awaitReach checks whether the term still lasts and the server is still a member.
-const reachLook = 100 * time.Millisecond
-
 // callAgain repeats a request that fails on an old connection. Raft itself would not repeat it, and an
 // election or a hand-over would fail. A repetition is harmless: a voter gives the same answer, and a
 // successor refuses, because it is already in another term.

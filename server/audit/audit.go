@@ -3,13 +3,10 @@
 package audit
 
 import (
-	"cmp"
 	"os"
 	"os/user"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/observe"
@@ -90,20 +87,6 @@ const (
 	invoked = "invoked" // it is not known whether the request was carried out
 )
 
-// Event is one line of the log. Empty fields are omitted.
-type Event struct {
-	Session   int64
-	User, IP  string
-	IDs       []jute.ID // the user's identities, in place of User
-	Operation string
-	Path      string // path of the node
-	whole     int    // how many bytes the path has, if Path is only its beginning
-	Type      string // type of a created node
-	ACL       string
-	Request   string // an operator's request over HTTP, or the rule that refused a client's request
-	Result    string // empty: success
-}
-
 // Add writes an event. The bytes of its line count against the share of its address.
 func (l *Log) Add(e *Event) {
 	weight := int64(1)
@@ -111,99 +94,6 @@ func (l *Log) Add(e *Event) {
 		weight = refusedWeight
 	}
 	l.sink.add(e.IP, weight, func(b []byte) []byte { return appendEvent(l.appendTime(b), e) })
-}
-
-// appendLost appends a line which says how many lines of an address were lost.
-func (l *Log) appendLost(b []byte, addr string, lost int64) []byte {
-	return appendEvent(l.appendTime(b), &Event{User: l.owner, IP: addr, Operation: "linesLost",
-		Request: strconv.FormatInt(lost, 10) + " lines", Result: failure})
-}
-
-// appendTime appends the time in the form of ZooKeeper's log. The caller holds the lock of the sink.
-func (l *Log) appendTime(b []byte) []byte {
-	now := l.now()
-	if s := now.Unix(); s != l.second || l.stamp == nil {
-		l.second, l.stamp = s, now.UTC().AppendFormat(l.stamp[:0], "2006-01-02 15:04:05,")
-	}
-	b = append(b, l.stamp...)
-	ms := now.Nanosecond() / 1e6
-	b = append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
-	return append(b, " INFO audit:"...)
-}
-
-// appendEvent writes the fields in the order of ZooKeeper's log.
-func appendEvent(b []byte, e *Event) []byte {
-	before := byte(' ')
-	name := func(name string) {
-		b = append(b, before)
-		b = append(append(b, name...), '=')
-		before = '\t'
-	}
-	if e.Session != 0 {
-		name("session")
-		b = strconv.AppendUint(append(b, "0x"...), uint64(e.Session), 16)
-	}
-	name("user")
-	b = appendClean(appendUsers(b, e.IDs), e.User)
-	for _, f := range [...]struct {
-		name, value string
-		whole       int
-	}{{"ip", e.IP, 0}, {"operation", e.Operation, 0}, {"znode", e.Path, e.whole}, {"znode_type", e.Type, 0},
-		{"acl", e.ACL, 0}, {"request", e.Request, 0}, {"result", cmp.Or(e.Result, "success"), 0}} {
-		if f.value != "" {
-			name(f.name)
-			b = appendPart(b, f.value, max(f.whole, len(f.value)))
-		}
-	}
-	return append(b, '\n')
-}
-
-// maxValue is how many bytes of a value the log shows. For a longer value it shows the beginning and the
-// length.
-const maxValue = 1 << 10
-
-// appendClean appends a value without its control characters, which could end a field or a line, or control
-// the terminal of a reader.
-func appendClean(b []byte, s string) []byte { return appendPart(b, s, len(s)) }
-
-// appendPart is like appendClean, for the beginning of a value. n is the length of the whole value.
-func appendPart(b []byte, s string, n int) []byte {
-	if n > maxValue {
-		cut := maxValue
-		for cut > maxValue-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		return append(strconv.AppendInt(append(appendClean(b, s[:cut]), "...("...), int64(n), 10), " bytes)"...)
-	}
-	bad := func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 }
-	if utf8.ValidString(s) && strings.IndexFunc(s, bad) < 0 {
-		return append(b, s...)
-	}
-	for _, r := range s {
-		if !bad(r) {
-			b = utf8.AppendRune(b, r)
-		}
-	}
-	return b
-}
-
-// appendUsers appends the users that a client has proved to be, and its address.
-func appendUsers(b []byte, ids []jute.ID) []byte {
-	begin := len(b)
-	for _, id := range ids {
-		user := id.ID
-		if id.Scheme == "digest" {
-			user, _, _ = strings.Cut(user, ":")
-		}
-		if user == "" || id.Scheme == "super" { // the digest identity beside the super identity names the same user
-			continue
-		}
-		if len(b) > begin {
-			b = append(b, ',')
-		}
-		b = appendClean(b, user)
-	}
-	return b
 }
 
 // Ended writes a line for each ephemeral node that the end of a session removed. It can be
@@ -354,19 +244,4 @@ func (l *Log) multi(e *Event, r *observe.Request) {
 		}
 		l.Add(&all[i])
 	}
-}
-
-// aclText returns an ACL in the form in which zkCli prints it.
-func aclText(acl []jute.ACL) string {
-	var b strings.Builder
-	for _, a := range acl {
-		b.WriteString(a.Scheme + ":" + a.ID.ID + ":")
-		for i, perm := range []int32{jute.PermCreate, jute.PermDelete, jute.PermRead, jute.PermWrite,
-			jute.PermAdmin} {
-			if a.Perms&perm != 0 {
-				b.WriteByte("cdrwa"[i])
-			}
-		}
-	}
-	return b.String()
 }

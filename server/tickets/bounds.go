@@ -1,6 +1,9 @@
 package tickets
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Bounds of tickets.
 const (
@@ -32,3 +35,29 @@ const (
 	MaxPermits = 100
 	MaxLimit   = 1_000_000
 )
+
+// enter counts a wait, or refuses it and returns the reason. It returns "" if the wait is counted.
+func (s *Server) enter(w *wait, most int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.waits) >= MaxWaits:
+		return fmt.Sprintf("this server has %d waits, and no more are allowed: ask another server, or ask "+
+			"without wait", MaxWaits)
+	case s.waitsOf[w.identity] >= most:
+		return fmt.Sprintf("this identity has %d waits at this server, and no more are allowed", most)
+	}
+	s.waits[w] = struct{}{}
+	s.waitsOf[w.identity]++
+	return ""
+}
+
+func (s *Server) leave(w *wait) {
+	s.arm(w)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waits, w)
+	if s.waitsOf[w.identity]--; s.waitsOf[w.identity] == 0 {
+		delete(s.waitsOf, w.identity)
+	}
+}

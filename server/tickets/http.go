@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree/bounds"
 )
@@ -267,38 +265,4 @@ func (q *Request) parameter(name, value string, most time.Duration) (err error) 
 		return fmt.Errorf("there is no parameter %.40q", name)
 	}
 	return nil
-}
-
-// identify finds the identity of a caller by its token or certificate, or refuses the caller.
-func (s *Server) identify(r *http.Request, host string, tokens *Tokens) (Identity, *Answer) {
-	ids := *identity.Unproved(host, s.o.SkipACL)
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	switch {
-	case r.Header.Get("Authorization") != "":
-		var i Identity
-		known := false
-		if tokens != nil && strings.EqualFold(scheme, "bearer") {
-			i, known = tokens.by[sha256.Sum256([]byte(strings.TrimSpace(token)))]
-		}
-		if !known {
-			s.failed(r.Context(), host)
-			return i, fail(http.StatusUnauthorized, "unauthorized", "no identity has this token")
-		}
-		i.IDs = append(append([]jute.ID(nil), ids...), i.IDs...)
-		return i, nil
-	case r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
-		subject, err := identity.Subject(r.TLS.PeerCertificates[0].RawSubject)
-		if err != nil || subject == "" {
-			return Identity{}, fail(http.StatusUnauthorized, "unauthorized", "the certificate names no subject")
-		}
-		i := newIdentity(identity.X509 + ":" + subject)
-		i.IDs = append(append([]jute.ID(nil), ids...), jute.ID{Scheme: identity.X509, ID: subject})
-		return i, nil
-	case tokens != nil || s.o.TLS:
-		return Identity{}, fail(http.StatusUnauthorized, "unauthorized",
-			"the request has no identity: want Authorization: Bearer TOKEN, or a certificate")
-	}
-	i := newIdentity("ip:" + host)
-	i.IDs = ids
-	return i, nil
 }

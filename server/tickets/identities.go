@@ -5,14 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/http"
 	"os"
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/secretfile"
+	"github.com/zlockd/zlockd/server/clients/identity"
 )
 
 // Identity is a caller with its rights.
@@ -122,9 +123,6 @@ func (t *Tokens) add(words []string) error {
 	return nil
 }
 
-// failedLogin is how long the server delays the answer to a wrong token.
-const failedLogin = 100 * time.Millisecond
-
 // SetTokens replaces the callers' tokens. All waits end, and the server checks their callers when they ask
 // again. If t is nil and there were tokens before, the server admits no caller: otherwise it would serve
 // everyone after its tokens were removed.
@@ -145,4 +143,38 @@ func (s *Server) SetTokens(t *Tokens) {
 		close(s.off)
 		s.off = make(chan struct{})
 	}
+}
+
+// identify finds the identity of a caller by its token or certificate, or refuses the caller.
+func (s *Server) identify(r *http.Request, host string, tokens *Tokens) (Identity, *Answer) {
+	ids := *identity.Unproved(host, s.o.SkipACL)
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch {
+	case r.Header.Get("Authorization") != "":
+		var i Identity
+		known := false
+		if tokens != nil && strings.EqualFold(scheme, "bearer") {
+			i, known = tokens.by[sha256.Sum256([]byte(strings.TrimSpace(token)))]
+		}
+		if !known {
+			s.failed(r.Context(), host)
+			return i, fail(http.StatusUnauthorized, "unauthorized", "no identity has this token")
+		}
+		i.IDs = append(append([]jute.ID(nil), ids...), i.IDs...)
+		return i, nil
+	case r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
+		subject, err := identity.Subject(r.TLS.PeerCertificates[0].RawSubject)
+		if err != nil || subject == "" {
+			return Identity{}, fail(http.StatusUnauthorized, "unauthorized", "the certificate names no subject")
+		}
+		i := newIdentity(identity.X509 + ":" + subject)
+		i.IDs = append(append([]jute.ID(nil), ids...), jute.ID{Scheme: identity.X509, ID: subject})
+		return i, nil
+	case tokens != nil || s.o.TLS:
+		return Identity{}, fail(http.StatusUnauthorized, "unauthorized",
+			"the request has no identity: want Authorization: Bearer TOKEN, or a certificate")
+	}
+	i := newIdentity("ip:" + host)
+	i.IDs = ids
+	return i, nil
 }

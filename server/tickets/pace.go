@@ -100,6 +100,9 @@ func (s *Server) failed(ctx context.Context, host string) {
 	pause(ctx, failedLogin+min(wait, longestPace))
 }
 
+// failedLogin is how long the server delays the answer to a wrong token.
+const failedLogin = 100 * time.Millisecond
+
 func pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

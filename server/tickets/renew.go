@@ -78,3 +78,31 @@ func (s *Server) noteConfirmed(id int64, at time.Time) {
 		}
 	})
 }
+
+// Heard appends the tickets whose callers were heard from. If `all` is true, it also appends the tickets that
+// it reported recently.
+func (s *Server) Heard(list []state.Touch, all bool) []state.Touch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for r := range s.renewals {
+		if r.taken.IsZero() {
+			r.taken = now
+		}
+		list = append(list, state.Touch{Session: r.id, Age: uint32(now.Sub(r.at).Milliseconds())})
+	}
+	for w := range s.waits {
+		if w.every > 0 && (all || now.Sub(w.touched) >= w.every) {
+			w.touched = now
+			list = append(list, state.Touch{Session: w.id})
+		}
+	}
+	return list
+}
+
+// usable returns how long a ticket is surely alive after the leader has heard of it. Package client uses the
+// same rule for sessions.
+func usable(timeout int32) time.Duration {
+	ttl := time.Duration(timeout) * time.Millisecond
+	return time.Duration(float64(ttl)*0.995) - max(ttl/5, time.Second)
+}

@@ -3,7 +3,6 @@ package tickets
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -131,27 +130,6 @@ func (s *Server) Close() {
 	s.Serving(false)
 }
 
-// Heard appends the tickets whose callers were heard from. If `all` is true, it also appends the tickets that
-// it reported recently.
-func (s *Server) Heard(list []state.Touch, all bool) []state.Touch {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	for r := range s.renewals {
-		if r.taken.IsZero() {
-			r.taken = now
-		}
-		list = append(list, state.Touch{Session: r.id, Age: uint32(now.Sub(r.at).Milliseconds())})
-	}
-	for w := range s.waits {
-		if w.every > 0 && (all || now.Sub(w.touched) >= w.every) {
-			w.touched = now
-			list = append(list, state.Touch{Session: w.id})
-		}
-	}
-	return list
-}
-
 // Events wakes the requests that wait for a change of these nodes.
 func (s *Server) Events(events []tree.Event) {
 	if s.armed.Load() == 0 {
@@ -209,32 +187,6 @@ func (s *Server) arm(w *wait, paths ...string) {
 		}
 	}
 	s.armed.Store(int64(len(s.watched)))
-}
-
-// enter counts a wait, or refuses it and returns the reason. It returns "" if the wait is counted.
-func (s *Server) enter(w *wait, most int) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case len(s.waits) >= MaxWaits:
-		return fmt.Sprintf("this server has %d waits, and no more are allowed: ask another server, or ask "+
-			"without wait", MaxWaits)
-	case s.waitsOf[w.identity] >= most:
-		return fmt.Sprintf("this identity has %d waits at this server, and no more are allowed", most)
-	}
-	s.waits[w] = struct{}{}
-	s.waitsOf[w.identity]++
-	return ""
-}
-
-func (s *Server) leave(w *wait) {
-	s.arm(w)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.waits, w)
-	if s.waitsOf[w.identity]--; s.waitsOf[w.identity] == 0 {
-		delete(s.waitsOf, w.identity)
-	}
 }
 
 // done is a channel that receives an outcome.
@@ -320,11 +272,4 @@ func (s *Server) end(ctx context.Context, q *Request, id int64, why session.Tick
 		s.audit("endTicket", q, result)
 	}
 	return err
-}
-
-// usable returns how long a ticket is surely alive after the leader has heard of it. Package client uses the
-// same rule for sessions.
-func usable(timeout int32) time.Duration {
-	ttl := time.Duration(timeout) * time.Millisecond
-	return time.Duration(float64(ttl)*0.995) - max(ttl/5, time.Second)
 }

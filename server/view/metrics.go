@@ -1,11 +1,9 @@
 package view
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -85,44 +83,6 @@ func (m *meter) look(s *look.Scan) {
 	m.before, m.at = now, s.At
 }
 
-// sum returns the figures of a prefix.
-func (m *meter) sum(prefix string) *lockSum {
-	sum := m.sums[prefix]
-	if sum == nil {
-		sum = new(lockSum)
-		m.sums[prefix] = sum
-	}
-	return sum
-}
-
-// makeRoom drops prefixes without locks if other prefixes need their places. It first drops the prefixes that
-// have had no locks for the longest time, and adds their counts to "other".
-func (m *meter) makeRoom(s *look.Scan) {
-	here, fresh := map[string]bool{}, map[string]bool{}
-	for i := range s.Locks {
-		p := prefixOf(s, s.Locks[i].Path)
-		if _, known := m.sums[p]; known {
-			here[p] = true
-		} else if len(fresh) < maxPrefixes && p != otherPrefix {
-			fresh[p] = true
-		}
-	}
-	need := places(m.sums) + len(fresh) - maxPrefixes
-	if need <= 0 {
-		return
-	}
-	empty := slices.DeleteFunc(slices.Collect(maps.Keys(m.sums)), func(p string) bool {
-		return here[p] || p == otherPrefix
-	})
-	slices.SortFunc(empty, func(a, b string) int {
-		return cmp.Or(m.sums[a].at.Compare(m.sums[b].at), strings.Compare(a, b))
-	})
-	for _, p := range empty[:min(need, len(empty))] {
-		m.sum(otherPrefix).grants += m.sums[p].grants
-		delete(m.sums, p)
-	}
-}
-
 // waiting() returns how many contenders wait, including those at the end of a long queue, which a scan omits.
 func waiting(q *recipe.Queue) int {
 	if len(q.Waiters) == 0 {
@@ -194,44 +154,4 @@ func (v *View) Measure(st *report.Status) {
 			"Grants that a look at the locks has seen; it misses locks that come and go between two looks.",
 			float64(sum.grants), label)
 	}
-}
-
-// Bounds on the prefixes of paths with metrics of their own; further ones are counted under "other".
-const (
-	maxPrefixes = 32
-	maxPrefix   = 64
-	otherPrefix = "other"
-)
-
-// label returns the label of a metric for a prefix. The keys of `known` are the prefixes that already have
-// labels.
-func label[V any](known map[string]V, prefix string) string {
-	if _, ok := known[prefix]; !ok && places(known) >= maxPrefixes {
-		return otherPrefix
-	}
-	return prefix
-}
-
-// places() returns how many prefixes have a label of their own.
-func places[V any](known map[string]V) int {
-	if _, ok := known[otherPrefix]; ok {
-		return len(known) - 1
-	}
-	return len(known)
-}
-
-// prefixOf returns the prefix under which a lock is counted: the first part of its path, or "other" if that
-// part is too long or not every client may list such names.
-func prefixOf(s *look.Scan, path string) string {
-	if s.NoPrefixes {
-		return otherPrefix
-	}
-	path = strings.ToValidUTF8(path, "\uFFFD")
-	if i := strings.IndexByte(path[min(1, len(path)):], '/'); i >= 0 {
-		path = path[:i+1]
-	}
-	if len(path) > maxPrefix {
-		return otherPrefix
-	}
-	return path
 }

@@ -68,6 +68,30 @@ func Pace(w io.Writer, deadline func(time.Time) error, now time.Time, body []byt
 	return err
 }
 
+// Paced is one direction of a connection. It gives up on a client that is too slow: the client may
+// take until End, and a second more for each MiB.
+type Paced struct {
+	io.Reader
+	io.Writer
+	// Deadline sets the deadline of the connection. Its errors do not matter: a writer of a test, for
+	// example, has no deadlines.
+	Deadline func(time.Time) error
+	End      time.Time
+}
+
+const leastRate = 1 << 20 // bytes per second
+
+func (p *Paced) do(b []byte, do func([]byte) (int, error)) (int, error) {
+	_ = p.Deadline(p.End)
+	n, err := do(b)
+	p.End = p.End.Add(time.Duration(n) * time.Second / leastRate)
+	return n, err
+}
+
+func (p *Paced) Read(b []byte) (int, error) { return p.do(b, p.Reader.Read) }
+
+func (p *Paced) Write(b []byte) (int, error) { return p.do(b, p.Writer.Write) }
+
 // built holds an answer until the handler has written all of it.
 type built struct {
 	header http.Header

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -25,6 +26,16 @@ const maxHello = 1 << 10
 
 // wordTime bounds each read and write for a four-letter word, until Words sets its own deadlines.
 const wordTime = 5 * time.Second
+
+// maxConnecting bounds how many connect requests wait for their outcomes at a time. After a server's death
+// tens of thousands arrive at once, and other requests must not wait for all of them.
+const maxConnecting = 256
+
+// admission counts the clients that are about to have a session. Any goroutine may use it.
+type admission struct {
+	connecting chan struct{} // a token for each connect request that waits for its outcome
+	creating   atomic.Int64  // how many of these create sessions that are not in the state yet
+}
 
 // open() opens the connection's session. It returns ends.None, or the reason of a failure.
 func (c *Conn) open() ends.Reason {
@@ -245,6 +256,12 @@ func (c *Conn) mayCreate() (problem string) {
 		}
 	})
 	return problem
+}
+
+// countCreating counts the sessions that are not in the state yet.
+func (c *Conn) countCreating(n int64) {
+	c.shared.creating.Add(n)
+	c.from.creating.Add(n)
 }
 
 // openReadOnly opens a session while this server knows no leader. A known session may continue to read, but

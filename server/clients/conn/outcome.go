@@ -139,9 +139,3 @@ func (c *Conn) notProposed(op jute.OpCode) {
 		c.countCreating(-1)
 	}
 }
-
-// countCreating counts the sessions that are not in the state yet.
-func (c *Conn) countCreating(n int64) {
-	c.shared.creating.Add(n)
-	c.from.creating.Add(n)
-}

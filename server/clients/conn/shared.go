@@ -107,16 +107,6 @@ func (k *clock) batchTime(o *state.Outcome) time.Duration {
 	return k.batch
 }
 
-// maxConnecting bounds how many connect requests wait for their outcomes at a time. After a server's death
-// tens of thousands arrive at once, and other requests must not wait for all of them.
-const maxConnecting = 256
-
-// admission counts the clients that are about to have a session. Any goroutine may use it.
-type admission struct {
-	connecting chan struct{} // a token for each connect request that waits for its outcome
-	creating   atomic.Int64  // how many of these create sessions that are not in the state yet
-}
-
 // counts counts events that ZooKeeper's metrics lack.
 type counts struct {
 	AcceptErrors atomic.Int64 // failed accepts

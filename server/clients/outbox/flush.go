@@ -231,36 +231,6 @@ func (o *Outbox) Await(limit, left int) bool {
 	return open
 }
 
-// Reserve waits for permission to use memory for a reply. If `now` is true, it also allocates the memory.
-func (o *Outbox) Reserve(size int, now bool) bool {
-	o.Flush()
-	o.Lock()
-	n := o.Size() + o.writing + size
-	o.Unlock()
-	if !o.s.Memory.Wait(o.owner, budget.Output, n) {
-		return false
-	}
-	// The allocation, and the first write to its pages, take longer than the reply. Do both without the state
-	// lock and without the outbox's lock, because an event may wait for the outbox.
-	var room []byte
-	if now {
-		room = longBuffer(size + KeepSize)
-	}
-	o.Lock()
-	defer o.Unlock()
-	if o.state != open {
-		return false // the end of the connection returns what was granted
-	}
-	if now {
-		o.cut()
-		o.buf = room
-	}
-	o.reserved = size
-	o.held = n
-	o.Hold(false)
-	return true
-}
-
 // Drain writes the last frames of an outbox that ends, and reports whether they are written.
 func (o *Outbox) Drain() bool {
 	o.Lock()

@@ -3,9 +3,16 @@ package watchers
 import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/budget"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/outbox"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/acl"
+)
+
+// Bounds of a portion, in bytes (roughly) and in runs.
+const (
+	portionBytes = 256 << 10
+	portionRuns  = 16 << 10
 )
 
 // telling moves the events of a change from the tree into outboxes. It encodes each event once, into a buffer
@@ -105,3 +112,41 @@ func (h *heard) close() {
 		h.runs, h.last = append(h.runs, h.last), run{}
 	}
 }
+
+// loan returns the loan of this portion to c's address, and whether there is room for it. It returns nil and
+// true for a short portion, which needs no loan. To make room, loan first closes connections that do not
+// read.
+func (t *Table) loan(c *Watcher) (l *budget.Loan, room bool) {
+	to := &c.From.change
+	if to.loan != nil {
+		return to.loan, true
+	}
+	to.steps += len(t.b) / tellBytes * tellsInStep
+	if len(t.b) < budget.LoanFrom {
+		return nil, true
+	}
+	m := t.outboxes.Memory
+	if t.portion == nil {
+		t.portion = budget.NewPortion(len(t.b))
+	}
+	if !t.lent {
+		t.lent, t.free = true, m.Used() == 0
+	}
+	for {
+		l, own := m.Lend(&c.From.Account, t.portion, to.alone, t.free)
+		if l != nil {
+			to.loan = l
+			return l, true
+		}
+		slow, _ := m.Slowest(c.Out.Owner(), own)
+		if slow == nil {
+			return nil, false
+		}
+		slow.(killer).Kill(ends.Slow)
+		m.Drop(slow)
+	}
+}
+
+// killer is a connection that the goroutine that applies the log can end. That goroutine must not touch a
+// socket.
+type killer interface{ Kill(ends.Reason) }

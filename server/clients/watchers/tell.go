@@ -9,22 +9,6 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// maxTells bounds the cost, in steps, of the events of one change for all connections of an address. When the
-// bound is exceeded, the server closes the remaining connections. An event of a node that a connection
-// watches itself costs 1/tellsInStep; a recursive watch of a connection costs at least a step. Each tellBytes
-// of events cost a step.
-const (
-	maxTells    = 80_000
-	tellsInStep = 4
-	tellBytes   = 100
-)
-
-// Bounds of a portion, in bytes (roughly) and in runs.
-const (
-	portionBytes = 256 << 10
-	portionRuns  = 16 << 10
-)
-
 // Tell sends the events of a change to all watchers.
 func (t *Table) Tell(zxid int64, events []tree.Event) {
 	t.mu.Lock()
@@ -76,29 +60,6 @@ func (t *Table) hearOne(c *Watcher) {
 		h.last.from = n
 	}
 	h.last.to = n + 1
-}
-
-// heardBy returns the collected events for c in this portion.
-func (t *Table) heardBy(c *Watcher) *heard {
-	if c.hears == 0 {
-		cut := t.charged(c.From) > maxTells*tellsInStep && t.shares.Bound()
-		t.hears = append(t.hears, heard{c: c, cut: cut})
-		c.hears = int32(len(t.hears))
-	}
-	return &t.hears[c.hears-1]
-}
-
-// charged returns the steps that an address has been charged for the change so far.
-func (t *Table) charged(from *Address) (steps int) {
-	to := &from.change
-	if to.steps == 0 {
-		t.told = append(t.told, from)
-		to.steps, to.alone = 1, from.Account.Buffers() == 0
-		if t.shares.Indebted(&from.Account) {
-			to.steps = maxTells*tellsInStep + 1
-		}
-	}
-	return to.steps
 }
 
 // aboveOne adds the event for a path with recursive watches.
@@ -243,56 +204,6 @@ func (t *Table) count() {
 		from = e.end
 	}
 }
-
-// settle charges the addresses for the events of a change.
-func (t *Table) settle() {
-	for _, from := range t.told {
-		from.Account.Charge(int64(min((from.change.steps+tellsInStep-1)/tellsInStep, maxTells)))
-		from.change.steps = 0
-	}
-	t.told, t.lent = outbox.Cleared(t.told), false
-	if len(t.asked) > 0 {
-		t.asked = make(map[question]bool)
-	}
-}
-
-// loan returns the loan of this portion to c's address, and whether there is room for it. It returns nil and
-// true for a short portion, which needs no loan. To make room, loan first closes connections that do not
-// read.
-func (t *Table) loan(c *Watcher) (l *budget.Loan, room bool) {
-	to := &c.From.change
-	if to.loan != nil {
-		return to.loan, true
-	}
-	to.steps += len(t.b) / tellBytes * tellsInStep
-	if len(t.b) < budget.LoanFrom {
-		return nil, true
-	}
-	m := t.outboxes.Memory
-	if t.portion == nil {
-		t.portion = budget.NewPortion(len(t.b))
-	}
-	if !t.lent {
-		t.lent, t.free = true, m.Used() == 0
-	}
-	for {
-		l, own := m.Lend(&c.From.Account, t.portion, to.alone, t.free)
-		if l != nil {
-			to.loan = l
-			return l, true
-		}
-		slow, _ := m.Slowest(c.Out.Owner(), own)
-		if slow == nil {
-			return nil, false
-		}
-		slow.(killer).Kill(ends.Slow)
-		m.Drop(slow)
-	}
-}
-
-// killer is a connection that the goroutine that applies the log can end. That goroutine must not touch a
-// socket.
-type killer interface{ Kill(ends.Reason) }
 
 // noteFired counts the watches that one event has fired.
 func (t *Table) noteFired(e jute.EventType, told, size int) {

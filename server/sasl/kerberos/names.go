@@ -1,6 +1,7 @@
 package kerberos
 
 import (
+	"encoding/asn1"
 	"errors"
 	"fmt"
 	"regexp"
@@ -177,4 +178,75 @@ func (n Names) identity(p Principal) (string, error) {
 	// A principal that no rule matches keeps its whole name. ZooKeeper would use the name that the client
 	// itself claims. An honest client claims this same name, but another client could claim any name.
 	return p.String(), nil
+}
+
+// Principal is a name of Kerberos: parts/of/it@REALM.
+type Principal struct {
+	Parts []string
+	Realm string
+}
+
+func (p Principal) String() string {
+	s := strings.Join(p.Parts, "/")
+	if p.Realm != "" {
+		s += "@" + p.Realm
+	}
+	return s
+}
+
+func (p Principal) equal(q Principal) bool { return p.String() == q.String() }
+
+// maxPrincipal bounds the text of a principal, because it becomes an identity of a connection.
+const maxPrincipal = 1024
+
+var errName = errors.New(
+	"an ambiguous name: empty, too long, or with one of / @ \\ or a control character in a part")
+
+// check refuses a name whose text could also be the text of another name.
+func (p Principal) check() error {
+	ok := len(p.Parts) > 0 && len(p.String()) <= maxPrincipal
+	for _, part := range append([]string{p.Realm}, p.Parts...) {
+		ok = ok && part != "" && !strings.ContainsFunc(part, func(r rune) bool {
+			return strings.ContainsRune(`/@\`, r) || r < ' ' || r == 0x7f
+		})
+	}
+	if !ok {
+		return errName
+	}
+	return nil
+}
+
+// ParsePrincipal reads service/host@REALM. The realm may be missing.
+func ParsePrincipal(text string) (Principal, error) {
+	names, realm, hasRealm := strings.Cut(text, "@")
+	p := Principal{Parts: strings.Split(names, "/"), Realm: realm}
+	if !hasRealm {
+		p.Realm = "any"
+	}
+	if err := p.check(); err != nil {
+		return Principal{}, fmt.Errorf("%.64q is not a principal: want service/host@REALM", text)
+	}
+	p.Realm = realm
+	return p, nil
+}
+
+// principal makes a Principal of a message's name and realm.
+func principal(n name, realm asn1.RawValue) (Principal, error) {
+	var p Principal
+	for _, raw := range n.Parts {
+		s, err := generalString(raw)
+		if err != nil {
+			return p, err
+		}
+		p.Parts = append(p.Parts, s)
+	}
+	var inner asn1.RawValue
+	rest, err := asn1.Unmarshal(realm.Bytes, &inner)
+	if err != nil || len(rest) > 0 {
+		return p, errName
+	}
+	if p.Realm, err = generalString(inner); err != nil {
+		return p, err
+	}
+	return p, p.check()
 }

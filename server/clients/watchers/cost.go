@@ -1,0 +1,48 @@
+package watchers
+
+import "github.com/zlockd/zlockd/server/clients/outbox"
+
+// maxTells bounds the cost, in steps, of the events of one change for all connections of an address. When the
+// bound is exceeded, the server closes the remaining connections. An event of a node that a connection
+// watches itself costs 1/tellsInStep; a recursive watch of a connection costs at least a step. Each tellBytes
+// of events cost a step.
+const (
+	maxTells    = 80_000
+	tellsInStep = 4
+	tellBytes   = 100
+)
+
+// heardBy returns the collected events for c in this portion.
+func (t *Table) heardBy(c *Watcher) *heard {
+	if c.hears == 0 {
+		cut := t.charged(c.From) > maxTells*tellsInStep && t.shares.Bound()
+		t.hears = append(t.hears, heard{c: c, cut: cut})
+		c.hears = int32(len(t.hears))
+	}
+	return &t.hears[c.hears-1]
+}
+
+// charged returns the steps that an address has been charged for the change so far.
+func (t *Table) charged(from *Address) (steps int) {
+	to := &from.change
+	if to.steps == 0 {
+		t.told = append(t.told, from)
+		to.steps, to.alone = 1, from.Account.Buffers() == 0
+		if t.shares.Indebted(&from.Account) {
+			to.steps = maxTells*tellsInStep + 1
+		}
+	}
+	return to.steps
+}
+
+// settle charges the addresses for the events of a change.
+func (t *Table) settle() {
+	for _, from := range t.told {
+		from.Account.Charge(int64(min((from.change.steps+tellsInStep-1)/tellsInStep, maxTells)))
+		from.change.steps = 0
+	}
+	t.told, t.lent = outbox.Cleared(t.told), false
+	if len(t.asked) > 0 {
+		t.asked = make(map[question]bool)
+	}
+}
