@@ -38,14 +38,15 @@ func (t *Table) Init(b Bounds, shares *budget.Shares, outboxes *outbox.Shared,
 	t.asked, t.deepOf = make(map[question]bool), make(map[uint32]int)
 }
 
-// Add registers a watch. If there are too many, it ends the connection and returns false.
+// Add registers a watch. If there are too many, it ends the connection and returns false. A watch that the
+// connection has already needs no room.
 func (t *Table) Add(c *Watcher, path string, kind watches.Kind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.dropped {
 		return false // a parked read may be answered during the end of its connection
 	}
-	if !t.room(c, len(path)) {
+	if !t.room(c, len(path)) && !t.table.Has(c, path, typeOf[kind]) {
 		c.Out.Kill(ends.Watches)
 		t.outboxes.Kick()
 		return false
@@ -53,6 +54,10 @@ func (t *Table) Add(c *Watcher, path string, kind watches.Kind) bool {
 	t.table.Add(c, path, kind)
 	return true
 }
+
+// typeOf has the watcher type in requests for each kind of watch.
+var typeOf = [...]int32{watches.Data: jute.WatcherData, watches.Child: jute.WatcherChildren,
+	watches.Persistent: jute.WatcherPersistent, watches.Recursive: jute.WatcherPersistentRecursive}
 
 const (
 	// smallWatches is how many bytes of watches a connection may have even when the bound on all watches is

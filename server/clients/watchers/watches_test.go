@@ -64,6 +64,21 @@ func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
 	}
 }
 
+// At a bound a connection can set each watch again that it has. That needs no room, and the watch of another
+// kind at the same path does.
+func TestWatchThatIsSetAgainNeedsNoRoom(t *testing.T) {
+	for _, b := range []Bounds{{PerConn: 1}, {All: 1}, {BytesPerConn: 28 + 80 + 2}} {
+		for _, kind := range []watches.Kind{watches.Data, watches.Child, watches.Persistent, watches.Recursive} {
+			s, c := quiet(t, b, 0, 0)
+			must.That(t, s.Add(c, "/a", kind), "no room for the first watch")
+			count := s.table.Count()
+			expect.That(t, s.Add(c, "/a", kind) && c.Out.IsOpen(), "%+v: kind %d again", b, kind)
+			expect.Equal(t, s.table.Count(), count, "watches")
+			expect.That(t, !s.Add(c, "/a", (kind+1)%4) && !c.Out.IsOpen(), "%+v: kind %d in its place", b, kind)
+		}
+	}
+}
+
 // The memory of all watches of an address is counted again when a connection's watches have grown by another
 // step.
 func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
