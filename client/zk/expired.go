@@ -9,8 +9,8 @@ import (
 )
 
 // outlived reports whether the session is over by the client's clock: no connection has carried it, and no
-// handshake has confirmed it, for its whole timeout. A server may still have the session, for example if there
-// is no leader, so the Conn asks a server before it gives up.
+// handshake has confirmed it, for its whole timeout. A server may still have the session, for example if
+// there is no leader, so the Conn asks a server before it gives up.
 func (c *Conn) outlived() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,9 +22,9 @@ func served(t *testing.T, answer func(xid int32, op jute.OpCode) []byte) *zk.Con
 		})}))(t)
 }
 
-// A ZooKeeper before 3.9 has one persistent watch of a session at a path, the newest. If that is the recursive
-// watch of a subscription whose caller has stopped waiting, the other subscriptions of the path still hear of
-// changes of the list of children.
+// A ZooKeeper before 3.9 has one persistent watch of a session at a path, the newest. If that is the
+// recursive watch of a subscription whose caller has stopped waiting, the other subscriptions of the path
+// still hear of changes of the list of children.
 func TestGivenUpSubscriptionTakesNoEventsFromOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watches, hold := 0, make(chan struct{})
@@ -55,8 +55,8 @@ func TestGivenUpSubscriptionTakesNoEventsFromOthers(t *testing.T) {
 	})
 }
 
-// A server drops the watch of a node that the session may no longer read, and tells nothing. RemoveWatches ends
-// the wait for such a watch too, although the server knows no watch.
+// A server drops the watch of a node that the session may no longer read, and tells nothing. RemoveWatches
+// ends the wait for such a watch too, although the server knows no watch.
 func TestRemoveWatchesEndsWaitsWithoutAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := served(t, func(xid int32, op jute.OpCode) []byte {
@@ -100,8 +100,8 @@ func TestTooLongIdentityIsNotPresented(t *testing.T) {
 }
 
 // A session that a handshake has confirmed lives for its timeout from then on, even if the connection broke
-// before it carried the session. A server that refuses such a session does not end it, although it would begin
-// a new one.
+// before it carried the session. A server that refuses such a session does not end it, although it would
+// begin a new one.
 func TestSessionLivesFromItsLastHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost time.Time // when the first connection broke; the timeout is 10 s
