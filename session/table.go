@@ -1,7 +1,6 @@
 package session
 
 import (
-	"crypto/subtle"
 	"slices"
 
 	"github.com/zlockd/zlockd/jute"
@@ -18,16 +17,6 @@ type Session struct {
 	Created  int64   // when the session was created: ms since 1970 by the leader's clock
 	Ticket   *Ticket // nil: the session belongs to a client, and is not a ticket
 }
-
-// An id that Create gives begins with 7 bits for the creating server, so that ids are positive. 56 bits
-// follow, which count up from a random prefix of the cluster. Sessions that were adopted from elsewhere may
-// have any id but 0. Ids are ordered as unsigned numbers.
-const (
-	counterBits = 56
-	counterMask = 1<<counterBits - 1
-	prefixShift = 32
-	maxCreator  = 126
-)
 
 // Table is the replicated table of sessions. It is not safe for concurrent changes; several reads may run at
 // once.
@@ -71,9 +60,6 @@ func NewTable(prefix uint32) *Table {
 	}
 }
 
-// Renumber makes new ids begin at another prefix.
-func (t *Table) Renumber(prefix uint32) { t.next = uint64(prefix&0xffffff) << prefixShift }
-
 // Create adds a session of generation 1 and returns it. The top byte of the id shows operators which server
 // has created the session: it is owner, limited to 1..126.
 func (t *Table) Create(timeout int32, password [jute.PasswordSize]byte, owner uint32, addr string,
@@ -90,22 +76,6 @@ func (t *Table) Create(timeout int32, password [jute.PasswordSize]byte, owner ui
 	t.insert(s)
 	return *s
 }
-
-// newID counts up, even past the 32 bits below the prefix. So it never returns an id twice, but the prefix
-// changes after four billion sessions.
-func (t *Table) newID(owner uint32) int64 {
-	top := int64(min(max(owner, 1), maxCreator))
-	for {
-		id := top<<counterBits | int64(t.next&counterMask)
-		t.next++
-		if _, taken := t.byID[id]; !taken {
-			return id
-		}
-	}
-}
-
-// creator is the top byte of an id.
-func creator(id int64) byte { return byte(uint64(id) >> counterBits) }
 
 // Adopt adds a session that was created elsewhere. It reports false, and adds nothing, if the id is 0 or in
 // use.
@@ -145,32 +115,6 @@ func (t *Table) haveTickets() *tickets {
 		t.tickets = newTickets()
 	}
 	return t.tickets
-}
-
-// Attach attaches a session to a new connection: it stores the connection's owner, address and timeout, and
-// raises the generation. It returns false, and changes nothing, if there is no such session, the password is
-// wrong, or the session is a ticket.
-func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32, owner uint32, addr string) (
-	Session, bool) {
-	if !t.Check(id, password) {
-		return Session{}, false
-	}
-	s := *t.byID[id]
-	s.Timeout = max(timeout, 1)
-	s.Gen++
-	t.disown(&s)
-	s.Owner = owner
-	s.Addr = addr
-	t.own(&s)
-	t.put(&s)
-	return s, true
-}
-
-// Check reports whether a client's session exists and has this password. For a ticket it returns false. The
-// time that it takes does not depend on the password.
-func (t *Table) Check(id int64, password [jute.PasswordSize]byte) bool {
-	s, ok := t.byID[id]
-	return ok && s.Ticket == nil && subtle.ConstantTimeCompare(s.Password[:], password[:]) == 1
 }
 
 // Get returns the session with this id.

@@ -1,8 +1,6 @@
 package tree
 
 import (
-	"strconv"
-
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/bounds"
 	"github.com/zlockd/zlockd/tree/internal/nodes"
@@ -132,24 +130,4 @@ func (t *Tree) room(c *Change, parent *nodes.Node, path string, kind nodes.NodeK
 		return jute.Throttled
 	}
 	return jute.OK
-}
-
-// appendSequence appends the suffix of a sequential name: the parent's count of children ever created, as C's
-// %010d prints it. The count is an int32 that wraps from 2147483647 to -2147483648; the lock client orders
-// these correctly. ZooKeeper instead stops at its maximum and then refuses names that exist. Negative numbers
-// keep their sign within the ten characters, except for the smallest ones, which need eleven.
-func appendSequence(b []byte, cv int32) []byte {
-	v := int64(cv)
-	width := 10
-	if v < 0 {
-		b = append(b, '-')
-		v = -v
-		width--
-	}
-	var room [20]byte
-	digits := strconv.AppendInt(room[:0], v, 10)
-	for range width - len(digits) {
-		b = append(b, '0')
-	}
-	return append(b, digits...)
 }

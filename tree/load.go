@@ -41,33 +41,6 @@ type Loader struct {
 // NewLoader returns an empty Loader.
 func NewLoader() *Loader { return &Loader{tree: newTree()} }
 
-// Above sets a living tree that the loaded tree will replace. The Loader then gives no parent a lower count
-// of created children than it has in the living tree, so that no sequential name is given out twice. The
-// living tree may change before each call of Add; the caller reports its creates by Created.
-func (l *Loader) Above(live *Tree) { l.live = live }
-
-// Created raises the count of a node that is already loaded, after the living tree has created a child of it.
-func (l *Loader) Created(path string) {
-	parent := bounds.ParentPath(path)
-	if l.tree.Root == nil {
-		return
-	}
-	if n := l.tree.At(parent); n != nil {
-		n.CV = l.counter(parent, n.CV)
-	}
-}
-
-// counter returns the larger of a loaded count and the living tree's. Counts wrap, so a negative count is
-// larger than any other.
-func (l *Loader) counter(path string, cv int32) int32 {
-	if l.live != nil {
-		if n := l.live.At(path); n != nil && uint32(n.CV) > uint32(cv) {
-			return n.CV
-		}
-	}
-	return cv
-}
-
 // NewReader returns a Loader that builds no tree: it calls each() for every node, in the order of the stream,
 // and Done takes the place of Finish. The Info lacks the number of children and the cversion, which follow
 // from other nodes.

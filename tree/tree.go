@@ -3,7 +3,6 @@ package tree
 import (
 	"hash/maphash"
 
-	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree/acl"
 	"github.com/zlockd/zlockd/tree/bounds"
@@ -97,6 +96,3 @@ const (
 	quotaPath     = "/zookeeper/quota"
 	configPath    = "/zookeeper/config"
 )
-
-// kins counts the living contenders of a directory by kin.
-type kins [recipe.Kins]int32

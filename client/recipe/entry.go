@@ -116,27 +116,6 @@ func (e *Entry) Text(n int) string { return textOf(e.raw, n) }
 
 func textOf(data string, n int) string { return strings.ToValidUTF8(CutText(data, n), "\uFFFD") }
 
-// Asked returns the revocation of the contender, if there is one.
-func (e *Entry) Asked() (Revocation, bool) {
-	switch {
-	case e.raw != "":
-		return RevocationIn([]byte(e.raw))
-	case e.Owner != nil && e.Owner.Revoke != nil:
-		return *e.Owner.Revoke, true
-	}
-	return RevocationIn([]byte(e.Data))
-}
-
-// Askable reports whether a client can ask the contender to leave: whether its program looks for a
-// revocation in its node.
-func (e *Entry) Askable() bool {
-	if e.Token == 0 || e.Hidden {
-		return false // only a watch of the contender is known, or the caller may not read its record
-	}
-	_, ours := e.Record()
-	return ours || e.Maker == MakerCurator || e.Maker == MakerSelf
-}
-
 // Task returns the task that the node names. It returns "" if the node names no task.
 func (e *Entry) Task() string {
 	if e.Owner == nil && !strings.Contains(e.raw, `"task"`) {

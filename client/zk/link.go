@@ -314,10 +314,6 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 	return nil
 }
 
-// brokeOnTheWay reports whether a code says that the request failed between two servers: system error, data
-// inconsistency, connection loss or operation timeout.
-func brokeOnTheWay(code jute.ErrCode) bool { return code < 0 && code > -5 || code == -7 }
-
 const sessionMoved = jute.ErrCode(-118)
 
 // event fires watches.

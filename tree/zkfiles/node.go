@@ -1,9 +1,6 @@
 package zkfiles
 
 import (
-	"hash/crc32"
-	"strings"
-
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -78,32 +75,4 @@ func owner(i *tree.Info) int64 {
 		return int64(mask | uint64(i.TTL))
 	}
 	return i.EphemeralOwner
-}
-
-// digestVersion is the only version of digests that a release of ZooKeeper has used.
-const digestVersion = 2
-
-// digest returns a node's part of the digest of the tree. The tree's digest is the sum of all parts. Nodes
-// below /zookeeper have no part, because ZooKeeper updates the counts of quotas in place.
-func digest(path string, n *tree.Info) uint64 {
-	switch {
-	case path == "/":
-		path = ""
-	case strings.HasPrefix(path, "/zookeeper/"):
-		return 0
-	}
-	b := appendLongs(make([]byte, 0, statSize), n.Czxid, n.Mzxid, n.Pzxid, n.Ctime, n.Mtime)
-	b = appendLongs(appendVersions(b, n), owner(n))
-	sum := crc32.Update(0, crc32.IEEETable, []byte(path))
-	sum = crc32.Update(sum, crc32.IEEETable, n.Data)
-	return uint64(crc32.Update(sum, crc32.IEEETable, b))
-}
-
-// odd is 1 for a path that is not ASCII. ZooKeeper computes the digest of a path in the character set of its
-// Java, so the digest of such a path cannot be known.
-func odd(path string) int {
-	if strings.ContainsFunc(path, func(r rune) bool { return r >= 0x80 }) {
-		return 1
-	}
-	return 0
 }

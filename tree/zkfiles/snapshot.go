@@ -9,13 +9,6 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Digest is a checksum over a whole tree, as it was after one transaction.
-type Digest struct {
-	Zxid    int64
-	Version int32
-	Sum     uint64
-}
-
 // SnapshotReader reads a snapshot node by node.
 type SnapshotReader struct {
 	DBID     int64

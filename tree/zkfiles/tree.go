@@ -128,17 +128,3 @@ func (t *Tree) change(path string, by func(n *tree.Info)) error {
 	t.sum += digest(path, &n)
 	return t.Nodes.Set(path, &n)
 }
-
-// compare returns an error if the digest differs from the digest that ZooKeeper had at this zxid.
-func (t *Tree) compare() error {
-	e := t.expected
-	if e == nil || e.Zxid > t.Zxid {
-		return nil
-	}
-	t.expected, t.exact = nil, true
-	if e.Zxid == t.Zxid && e.Zxid != 0 && e.Sum != t.sum && t.odd == 0 {
-		return fmt.Errorf("the digest of the tree at zxid 0x%x is %x, but its ZooKeeper had %x: a file "+
-			"was changed or replaced", t.Zxid, t.sum, e.Sum)
-	}
-	return nil
-}

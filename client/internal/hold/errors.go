@@ -124,7 +124,3 @@ func (e *callError) Error() string { return e.text }
 
 // Unwrap returns the original error.
 func (e *callError) Unwrap() error { return e.error }
-
-func selfDeadlock(path, hint string) error {
-	return fmt.Errorf("%w: %s: %s", ErrSelfDeadlock, path, hint)
-}

@@ -4,10 +4,7 @@
 package hold
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -60,23 +57,6 @@ type Grant struct {
 	Upgrade func(ctx context.Context, h *Hold, try bool) error
 	Leave   func()      // gives the turn in the local queue to the next contender
 	Tell    func(Event) // nil: no function listens
-}
-
-// Limits say when a hold ends although its holder has not given it back.
-type Limits struct {
-	MaxHold     time.Duration // 0: no limit
-	Grace       time.Duration // how long the nodes stay after MaxHold; 0: the default; negative: not at all
-	Linger      bool          // after a loss, the nodes stay until Unlock
-	Revocable   bool
-	RevokeGrace time.Duration
-}
-
-// GraceNow returns how long the nodes stay after MaxHold.
-func (l *Limits) GraceNow() time.Duration {
-	if l.Grace == 0 {
-		return recipe.DefaultGrace
-	}
-	return max(l.Grace, 0)
 }
 
 // Hold is one lock as the server sees it: its nodes, from grant to release or
@@ -152,64 +132,6 @@ func (h *Hold) enter(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
-// GiveBack gives back a grant that no program has learned of, without waiting for the server.
-func (s *Shared) GiveBack(g *Grant) { _ = s.newHold(g).release(context.Background(), true) }
-
-// Unlock gives the lock back: see Unlock in package client.
-func (l *Lease) Unlock(ctx context.Context) error { return ErrorAt(l.h.g.Path, l.unlock(ctx, false)) }
-
-// Release is like Unlock, but does not wait for the server.
-func (l *Lease) Release() error { return ErrorAt(l.h.g.Path, l.unlock(context.Background(), true)) }
-
-func (l *Lease) unlock(ctx context.Context, early bool) error {
-	h := l.h
-	h.checkNow() // a lease past its deadline or its limit is lost, even before the client noticed
-	h.mu.Lock()
-	if l.unlocked {
-		h.mu.Unlock()
-		return ErrNotHeld
-	}
-	l.unlocked = true
-	h.s.named.remove(l)
-	h.leases = slices.DeleteFunc(h.leases, func(x *Lease) bool { return x == l })
-	if l.cause != nil {
-		last := len(h.leases) == 0
-		h.mu.Unlock()
-		if last { // the last Unlock removes the nodes that stayed
-			h.endGrace()
-		}
-		return l.cause.err
-	}
-	if len(h.leases) > 0 {
-		// The contexts of the other leases may be children of this lease's context.
-		h.unlocked = append(h.unlocked, l)
-		down := h.g.AsReader != nil && h.mode == fence.Exclusive && l.mode == fence.Exclusive && !h.writes(nil)
-		h.mu.Unlock()
-		switch {
-		case !down:
-			return nil
-		case early:
-			h.s.Keeper.Detached(func(ctx context.Context) { _ = h.downgradeOnce(ctx, nil) })
-			return nil
-		}
-		err := h.downgrade(ctx, nil)
-		switch {
-		case errors.Is(err, ErrUnsupported), errors.Is(err, ErrNotHeld):
-			return nil // a nested write lease has been taken, or the last lease of the hold has been unlocked
-		case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
-			return fmt.Errorf("%w: %w", ErrReleasePending, err)
-		}
-		return err
-	}
-	h.over = true
-	h.stopTimers()
-	h.tell(Event{Kind: EventReleased, Held: h.held()})
-	l.cancel(context.Canceled)
-	h.endUnlocked(context.Canceled)
-	h.mu.Unlock()
-	return h.release(ctx, early)
-}
-
 // tell reports an event of the hold. The caller holds h.mu, so that the grant is reported before the end.
 func (h *Hold) tell(ev Event) {
 	if h.g.Tell != nil {
@@ -256,26 +178,6 @@ func (h *Hold) stopTimers() {
 	h.timers = nil
 }
 
-// abandon gives the nodes to the reaper and the local turn to the next contender.
-func (h *Hold) abandon() {
-	h.discard(nil)
-	h.g.Leave()
-}
-
-// discard gives the nodes to the reaper. If unmark is given, the reaper also takes back the mark of a lock
-// delay. The channel closes when the nodes are gone.
-func (h *Hold) discard(unmark []zk.Op) <-chan struct{} {
-	if h.g.Parts == nil {
-		return h.g.Epoch.ReapMarked(pathsOf(h.nodesNow()), unmark)
-	}
-	gone := make(chan struct{})
-	h.s.Keeper.Detached(func(ctx context.Context) {
-		defer close(gone)
-		_ = unlockEach(ctx, h.g.Parts)
-	})
-	return gone
-}
-
 func pathsOf(nodes []Node) []string {
 	paths := make([]string, len(nodes))
 	for i, n := range nodes {
@@ -295,122 +197,6 @@ func deletes(nodes []Node) []zk.Op {
 // has() reports whether a node still stands for the hold.
 func (h *Hold) has(n Node) bool {
 	return slices.ContainsFunc(h.nodesNow(), func(m Node) bool { return m.Path == n.Path })
-}
-
-// release gives the lock back. If ctx ends, or early is set, the release continues in the background. The
-// hold was valid when its release began, so the work did not overlap with another holder's.
-func (h *Hold) release(ctx context.Context, early bool) error {
-	h.g.Epoch.Remove(h)
-	var answered <-chan struct{}
-	answer := func(bg context.Context) error {
-		h.awaitChange(bg) // the nodes must be known
-		_, answer := h.giveBack(early)
-		return answer(bg)
-	}
-	if !h.changes() {
-		answered, answer = h.giveBack(early)
-	}
-	if answered != nil && !early {
-		select {
-		case <-answered:
-			if answer(ctx) == nil {
-				return nil
-			}
-		case <-ctx.Done():
-		}
-	}
-	var err error
-	settled := h.s.Keeper.LeaveBehind(session.Dirs(h.nodesNow()), func(bg context.Context) {
-		err = h.releaseErr(h.settle(answer(bg)))
-		h.g.Leave()
-	})
-	if early {
-		return nil
-	}
-	select {
-	case <-settled:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrReleasePending, EndOf(ctx))
-	}
-}
-
-// giveBack sends one request that removes all nodes and takes back the mark of a lock delay. It gives the
-// local turn to the next contender before the answer. The channel closes when the answer has arrived. For a
-// set the channel is nil, because answer() gives the locks of the set back.
-func (h *Hold) giveBack(early bool) (answered <-chan struct{}, answer func(context.Context) error) {
-	defer h.endLife()
-	if h.g.Parts != nil {
-		if early {
-			for _, l := range h.g.Parts {
-				_ = l.Release() // a part that is lost is free already
-			}
-			return nil, func(context.Context) error { return nil }
-		}
-		return nil, func(ctx context.Context) error { return unlockEach(ctx, h.g.Parts) }
-	}
-	h.mu.Lock()
-	ops := append(deletes(h.nodes), h.unmark...)
-	h.mu.Unlock()
-	p := h.g.Epoch.Conn().Pipe()
-	answered, wait := session.Ask(p, ops...)
-	if early {
-		p.SendSoon()
-	} else {
-		p.Send()
-	}
-	h.g.Leave()
-	return answered, func(ctx context.Context) error {
-		_, err := wait(ctx)
-		return err
-	}
-}
-
-// settle makes sure that the nodes are removed, even if the request failed.
-func (h *Hold) settle(err error) error {
-	nodes := h.nodesNow()
-	refused, _ := errors.AsType[*zk.MultiError](err)
-	switch {
-	case err == nil, errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrNoNode) && len(nodes) == 1:
-		return err
-	case errors.Is(err, zk.ErrUncertain), errors.Is(err, zk.ErrThrottled), errors.Is(err, zk.ErrClosed),
-		h.s.Keeper.Cleaning().Err() != nil,
-		refused != nil && refused.Index >= len(nodes): // only the mark could not be written
-		<-h.discard(h.unmark)
-		if h.g.Epoch.WhyOver() == session.Expired {
-			return zk.ErrSessionExpired
-		}
-		return nil
-	}
-	h.discard(h.unmark) // remove the other nodes even if one node is gone or may not be removed
-	return err
-}
-
-// releaseErr turns the error of a release into the error for the user.
-func (h *Hold) releaseErr(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, zk.ErrNoNode):
-		return h.s.Cause(Loss{Path: h.g.Path, Node: h.nodes[0].Path, Reason: Removed})
-	case errors.Is(err, zk.ErrSessionExpired) && h.g.Epoch.Remaining(h.s.Keeper.Now()) > 0:
-		// The client did not miss its deadline, so the session may have ended during the work.
-		return h.s.Cause(Loss{Path: h.g.Path, Node: h.nodes[0].Path, Reason: Expired})
-	case errors.Is(err, zk.ErrSessionExpired):
-		return nil // the node went with the session, after the work was done
-	}
-	return PublicErr(context.Background(), err)
-}
-
-// unlockEach unlocks all parts at the same time, and returns the first error.
-func unlockEach(ctx context.Context, parts []*Lease) error {
-	errs := make([]error, len(parts))
-	var wg sync.WaitGroup
-	for i, l := range parts {
-		wg.Go(func() { errs[i] = l.Unlock(ctx) })
-	}
-	wg.Wait()
-	return cmp.Or(errs...)
 }
 
 // changes() reports whether a change is under way.

@@ -2,6 +2,10 @@ package hold
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -53,4 +57,83 @@ func (s *Shared) Alone(ctx context.Context, path string, mode fence.Mode) error 
 		return selfDeadlock(path, "a set cannot be nested")
 	}
 	return s.named.check(ctx, path, mode)
+}
+
+func selfDeadlock(path, hint string) error {
+	return fmt.Errorf("%w: %s: %s", ErrSelfDeadlock, path, hint)
+}
+
+// Task names the work that a context belongs to.
+func Task(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, taskKey{}, name)
+}
+
+type taskKey struct{}
+
+// TaskIn returns the task of ctx. It returns "" if ctx has no task.
+func TaskIn(ctx context.Context) string {
+	task, _ := ctx.Value(taskKey{}).(string)
+	return task
+}
+
+// TaskOf returns the task of ctx, or a fresh one if ctx has no task.
+func TaskOf(ctx context.Context) string {
+	if task := TaskIn(ctx); task != "" {
+		return task
+	}
+	return rand.Text()
+}
+
+// named keeps the leases of each task by the task's name. A goroutine that locks a second time without the
+// lease's context would wait for itself. The name of its task reveals that.
+type named struct {
+	mu sync.Mutex            // nothing else is locked while it is held
+	m  map[taskPath][]*Lease // active leases
+}
+
+type taskPath struct{ task, path string }
+
+// add registers a lease under the task that its context names.
+func (n *named) add(l *Lease) {
+	if l.mode == fence.Permit || l.h.g.Parts != nil { // each part is registered by itself
+		return
+	}
+	k := taskPath{TaskIn(l.ctx), l.h.g.Path}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.m == nil {
+		n.m = map[taskPath][]*Lease{}
+	}
+	n.m[k] = append(n.m[k], l)
+}
+
+// remove deletes the entry of a lease that was unlocked or lost.
+func (n *named) remove(l *Lease) {
+	k := taskPath{TaskIn(l.ctx), l.h.g.Path}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	left := slices.DeleteFunc(n.m[k], func(x *Lease) bool { return x == l })
+	if len(left) == 0 {
+		delete(n.m, k)
+		return
+	}
+	n.m[k] = left
+}
+
+// check returns an error if the task of ctx holds path, so that a lock in mode would wait for itself.
+func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
+	task := TaskIn(ctx)
+	if task == "" || mode == fence.Permit {
+		return nil
+	}
+	n.mu.Lock()
+	leases := slices.Clone(n.m[taskPath{task, path}])
+	n.mu.Unlock()
+	for _, l := range leases {
+		if mode == fence.Exclusive || l.h.modeNow() == fence.Exclusive {
+			return selfDeadlock(path,
+				fmt.Sprintf("task %q holds it; for a nested lock, use the context of the lease", task))
+		}
+	}
+	return nil
 }

@@ -98,3 +98,21 @@ func (k *Keeper) answered(p *pulse, a answer) {
 	k.count.heartbeats.Add(1)
 	a.e.confirm(a.sent)
 }
+
+// Heartbeat is the time between two heartbeats of a session of timeout t.
+func Heartbeat(t time.Duration) time.Duration { return t / 5 }
+
+// quiet() returns the time since the session's last confirmation, and the time after which a heartbeat is
+// due. A session without holds only keeps its places in queues, and needs fewer heartbeats.
+func (e *Epoch) quiet(now Reading) (since, due time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	due = Heartbeat(e.timeout)
+	if len(e.holds) == 0 {
+		due = e.timeout / 3
+	}
+	if e.moved {
+		return due, due
+	}
+	return now.Since(e.confirmed), due
+}

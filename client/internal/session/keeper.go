@@ -10,14 +10,12 @@ package session
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -35,45 +33,6 @@ type Options struct {
 
 	Moved      func(from, to State) // called for each change of state, in order; must not call the keeper
 	LeftBehind func(nodes int)      // called with the number of nodes left behind
-}
-
-const (
-	clockDrift = 0.005 // how much the clocks of client and server may differ in speed
-	minMargin  = time.Second
-)
-
-// marginFor returns the safety margin for a session with timeout t.
-func (o *Options) marginFor(t time.Duration) time.Duration {
-	if o.Margin > 0 {
-		return o.Margin
-	}
-	return max(t/5, minMargin)
-}
-
-// usable returns how long after a confirmed heartbeat a session with timeout t counts as alive.
-func (o *Options) usable(t time.Duration) time.Duration {
-	return time.Duration(float64(t)*(1-clockDrift)) - o.marginFor(t)
-}
-
-// Heartbeat is the time between two heartbeats of a session of timeout t.
-func Heartbeat(t time.Duration) time.Duration { return t / 5 }
-
-// checkTimeout refuses a session timeout that leaves no time for two heartbeats before the deadline. With
-// such a timeout, leases would be lost and granted again and again.
-func (o *Options) checkTimeout(granted time.Duration) error {
-	need := 2 * Heartbeat(granted)
-	if o.usable(granted) >= need {
-		return nil
-	}
-	least := time.Duration(float64(o.marginFor(granted))/(1-clockDrift-2.0/5)).Round(100*time.Millisecond) +
-		100*time.Millisecond
-	by := ""
-	if granted != o.Timeout {
-		by = fmt.Sprintf(" (granted by the server instead of %v)", o.Timeout)
-	}
-	return fmt.Errorf("%w: a session timeout of %v%s is too short: leases are given up %v before the "+
-		"session ends, and two heartbeats need %v; ask for a timeout of %v or more, or for a smaller margin",
-		recipe.ErrInvalid, granted, by, o.marginFor(granted), need, least)
 }
 
 // Keeper keeps one session after another. Fields that no lock guards do not change after the first goroutine
@@ -165,9 +124,6 @@ func (k *Keeper) Log() *slog.Logger { return k.opt.Log }
 
 // Now reads the clocks.
 func (k *Keeper) Now() Reading { return k.opt.Clock.Now() }
-
-// Margin returns how long before its possible end a session with timeout t counts as ended.
-func (k *Keeper) Margin(t time.Duration) time.Duration { return k.opt.marginFor(t) }
 
 // Servers returns the addresses given to New.
 func (k *Keeper) Servers() []string {

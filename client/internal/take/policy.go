@@ -299,32 +299,3 @@ func (w *policyWaiter) awaitStep(ctx context.Context, step turns.Step) error {
 	_, err := w.await(ctx, recipe.Join(w.a.dir, step.On.Name(true)), 1, also)
 	return err
 }
-
-// lockDelay delays a grant if the mark's owner went away without unlocking. It reports whether the
-// attempt must look again.
-func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
-	v := w.dir.view(w.a.Terms.Policy)
-	dead := v.Door.Kind != recipe.DoorOpen && v.Door.Owner != w.id && v.DoorOwner() == nil
-	switch {
-	case w.a.Terms.LockDelay == 0 || !dead:
-		return false, nil
-	case !w.dir.rec.Dead:
-		return true, w.dir.setDead(ctx)
-	case !w.queued:
-		return true, w.enqueue(ctx) // the server stamps the node, so the delay counts from the loss
-	}
-	left := turns.DelayLeft(w.a.Terms.LockDelay, w.dir.stamp, w.Stat.Ctime, time.Since(w.born))
-	switch {
-	case left <= 0 && w.reads():
-		return true, w.dir.setDoor(ctx, recipe.Door{}) // so that the next reader need not wait again
-	case left <= 0:
-		return false, nil
-	case w.a.Try:
-		return true, hold.ErrNotAcquired
-	}
-	w.c.Keeper.Log().Info("last holder did not unlock, waiting", "path", w.a.Path, "left", left)
-	if err := w.watchOwn(ctx); err != nil {
-		return true, err
-	}
-	return true, w.e.Rest(ctx, time.After(left), w.dir.watch.Fired(), session.FiredOf(w.own))
-}

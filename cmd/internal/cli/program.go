@@ -104,30 +104,6 @@ func FlagError(fs *pflag.FlagSet, err error, others map[string]string) error {
 	return Usagef("%v", err)
 }
 
-// NearFlag returns the flag of the set that a mistyped name probably means. It returns "" if no flag is like
-// the name.
-func NearFlag(fs *pflag.FlagSet, name string, others map[string]string) string {
-	if near := others[name]; near != "" && fs.Lookup(near) != nil {
-		return near
-	}
-	var known []string
-	fs.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	return Nearest(name, known)
-}
-
-// near() returns the command that a mistyped word probably means. It returns "" if no command is like the
-// word.
-func (p *Program[C]) near(word string) string {
-	if near := p.OtherCommands[word]; near != "" {
-		return near
-	}
-	var known []string
-	for _, c := range p.Shown() {
-		known = append(known, c.Name)
-	}
-	return Nearest(word, known)
-}
-
 // Report prints an error and returns its exit code.
 func (p *Program[C]) Report(command string, err error) int {
 	_, usage := errors.AsType[*UsageError](err)

@@ -3,6 +3,8 @@ package cli
 import (
 	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
 )
 
 // Nearest returns the known word that the user probably means: one that differs from word by one or two
@@ -63,4 +65,28 @@ func distance(a, b string) int {
 		before, last, now = last, now, before
 	}
 	return last[len(b)]
+}
+
+// NearFlag returns the flag of the set that a mistyped name probably means. It returns "" if no flag is like
+// the name.
+func NearFlag(fs *pflag.FlagSet, name string, others map[string]string) string {
+	if near := others[name]; near != "" && fs.Lookup(near) != nil {
+		return near
+	}
+	var known []string
+	fs.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	return Nearest(name, known)
+}
+
+// near() returns the command that a mistyped word probably means. It returns "" if no command is like the
+// word.
+func (p *Program[C]) near(word string) string {
+	if near := p.OtherCommands[word]; near != "" {
+		return near
+	}
+	var known []string
+	for _, c := range p.Shown() {
+		known = append(known, c.Name)
+	}
+	return Nearest(word, known)
 }

@@ -245,12 +245,6 @@ func (d *Dir) Reverse() {
 	}
 }
 
-// A list of more than manyChildren children, or of names with more than maxCacheLen bytes, is not built while
-// the state is locked.
-const manyChildren = 100_000
-
-func (d *Dir) long() bool { return len(d.Nodes) > manyChildren || d.Names > maxCacheLen }
-
 // appendNames appends the vector of the names of nodes.
 func appendNames(b []byte, nodes []*Node) []byte {
 	b = jute.AppendInt(b, int32(len(nodes)))

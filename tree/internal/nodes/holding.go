@@ -106,15 +106,6 @@ func (t *Nodes) AppendEphemerals(b []byte, session int64, prefix string) []byte 
 	return appendEphemerals(b, t.Held.By[session].List(), prefix)
 }
 
-// Limits of a list of ephemeral nodes that is built while the state is locked: the number of nodes, and the
-// bytes of their paths.
-const (
-	manyEphemerals = 2000
-	longEphemerals = 256 << 10
-)
-
-func (h *Holding) long() bool { return len(h.Nodes) > manyEphemerals || h.Paths > longEphemerals }
-
 // appendEphemerals appends the paths that begin with prefix, in ZooKeeper's order: the order of a copy of a
 // Java hash set that grew path by path. It makes and hashes each path once, and sorts only the paths that the
 // client asked for.

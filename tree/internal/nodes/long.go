@@ -83,3 +83,18 @@ func (l *Long) List() []byte {
 	}
 	return l.kept
 }
+
+// A list of more than manyChildren children, or of names with more than maxCacheLen bytes, is not built while
+// the state is locked.
+const manyChildren = 100_000
+
+func (d *Dir) long() bool { return len(d.Nodes) > manyChildren || d.Names > maxCacheLen }
+
+// Limits of a list of ephemeral nodes that is built while the state is locked: the number of nodes, and the
+// bytes of their paths.
+const (
+	manyEphemerals = 2000
+	longEphemerals = 256 << 10
+)
+
+func (h *Holding) long() bool { return len(h.Nodes) > manyEphemerals || h.Paths > longEphemerals }

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"context"
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
@@ -45,3 +46,19 @@ func killFor(timeout time.Duration) time.Duration {
 // beforeMargin is the part of a session timeout that a margin may use. The rest is for the drift of clocks
 // and for two heartbeats.
 const beforeMargin = 1 - 0.005 - 2*0.2
+
+// tooShort explains why the client refused to begin: the server may have granted a shorter
+// session timeout than zlock asked for.
+func tooShort(ctx context.Context, c *call.Call, f Flags, err error) error {
+	killAfter := f.Margin - MarginFor(0)
+	f.Margin = 0
+	cl, again := Dial(ctx, c, &f)
+	if again != nil {
+		return cli.Usagef("%v", err)
+	}
+	defer HangUp(c, cl)
+	if short := CheckMargin(false, cl.Session().Timeout, killAfter); short != nil {
+		return short
+	}
+	return cli.Usagef("%v", err)
+}

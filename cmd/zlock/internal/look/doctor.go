@@ -163,9 +163,6 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// clockApart is how many seconds the clock of a server may differ from this machine's without a note.
-const clockApart = 5.0
-
 // examine examines one server.
 func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chroot string,
 	killAfter time.Duration) finding {
@@ -223,33 +220,6 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 	}
 	f.judge(s.Timeout < conn.SessionTimeout, conn.SessionTimeout)
 	return f
-}
-
-// judge adds the problems of a server that a client can see. A zlockd reports the other problems itself.
-func (f *finding) judge(short bool, asked time.Duration) {
-	if short {
-		f.note("it grants a session timeout shorter than the %v asked for", asked)
-	}
-	if !f.Containers {
-		f.note("the server has no container nodes: empty lock directories stay")
-	}
-	if f.Kind == "zookeeper" && f.Mode != "standalone" && f.Mode != "" {
-		f.note("a follower cut off from its leader may answer for syncLimit ticks: the margin must exceed that")
-	}
-	if f.Offset > clockApart || f.Offset < -clockApart {
-		way := "ahead of"
-		if f.Offset < 0 {
-			way = "behind"
-		}
-		f.note("its leader's clock is %.1fs %s this machine's: the times that zlock shows are wrong by "+
-			"that much",
-			max(f.Offset, -f.Offset), way)
-	}
-	if f.Certificate != nil {
-		if left := time.Until(*f.Certificate); left < certificateSoon {
-			f.note("its certificate %s", endsIn(left))
-		}
-	}
 }
 
 // probe measures a server over a connection of its own, without a lock.

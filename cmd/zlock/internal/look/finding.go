@@ -44,3 +44,33 @@ func (f *finding) note(format string, args ...any) {
 	}
 	f.Note += fmt.Sprintf(format, args...)
 }
+
+// clockApart is how many seconds the clock of a server may differ from this machine's without a note.
+const clockApart = 5.0
+
+// judge adds the problems of a server that a client can see. A zlockd reports the other problems itself.
+func (f *finding) judge(short bool, asked time.Duration) {
+	if short {
+		f.note("it grants a session timeout shorter than the %v asked for", asked)
+	}
+	if !f.Containers {
+		f.note("the server has no container nodes: empty lock directories stay")
+	}
+	if f.Kind == "zookeeper" && f.Mode != "standalone" && f.Mode != "" {
+		f.note("a follower cut off from its leader may answer for syncLimit ticks: the margin must exceed that")
+	}
+	if f.Offset > clockApart || f.Offset < -clockApart {
+		way := "ahead of"
+		if f.Offset < 0 {
+			way = "behind"
+		}
+		f.note("its leader's clock is %.1fs %s this machine's: the times that zlock shows are wrong by "+
+			"that much",
+			max(f.Offset, -f.Offset), way)
+	}
+	if f.Certificate != nil {
+		if left := time.Until(*f.Certificate); left < certificateSoon {
+			f.note("its certificate %s", endsIn(left))
+		}
+	}
+}

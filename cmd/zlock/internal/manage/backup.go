@@ -185,3 +185,13 @@ func replaceable(path string, force bool) error {
 func thereAlready(path string) error {
 	return cli.Exitf(call.ExitNo, "nothing was written: %s is there already; --force replaces it", path)
 }
+
+// takenFile is what zlock backup and zlock export -o json print.
+type takenFile struct {
+	File    string  `json:"file"`
+	Format  string  `json:"format"` // zlockd or zookeeper
+	Zxid    string  `json:"zxid"`
+	Nodes   int     `json:"nodes"`
+	Bytes   int64   `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+}

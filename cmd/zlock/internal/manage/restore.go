@@ -159,16 +159,6 @@ type restoredFile struct {
 	Seconds  float64 `json:"seconds"`
 }
 
-// takenFile is what zlock backup and zlock export -o json print.
-type takenFile struct {
-	File    string  `json:"file"`
-	Format  string  `json:"format"` // zlockd or zookeeper
-	Zxid    string  `json:"zxid"`
-	Nodes   int     `json:"nodes"`
-	Bytes   int64   `json:"bytes"`
-	Seconds float64 `json:"seconds"`
-}
-
 // addStateFlags adds the flags of the admin listener, with a timeout for a long transfer.
 func addStateFlags(fs *pflag.FlagSet) *connect.AdminFlags {
 	f := connect.AddAdminFlags(fs, true)

@@ -1,8 +1,10 @@
 package node
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -16,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 const prompt = "zlock> "
@@ -121,4 +124,98 @@ func (s *Shell) complete(ctx context.Context, line string) (done string, choice 
 		}
 	}
 	return line[:at] + same, choice
+}
+
+// input returns the lines of In.
+func (s *Shell) input() *bufio.Reader {
+	if s.lines == nil {
+		s.lines = bufio.NewReader(s.In)
+	}
+	return s.lines
+}
+
+// Lines runs the verbs of In, one on each line, as zkCli does with a file: it reports the error of a verb and
+// continues. It returns an error if In cannot be read.
+func (s *Shell) Lines(ctx context.Context) error {
+	for !s.quit && ctx.Err() == nil {
+		line, err := within(ctx, func() (string, error) { return s.input().ReadString('\n') })
+		s.Line(ctx, line)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// within() returns the line that read() returns, or an error if ctx ends first. In that case read() goes on
+// until it has a line, because nothing can end a read from a terminal.
+func within(ctx context.Context, read func() (string, error)) (string, error) {
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	type result struct {
+		line string
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		line, err := read()
+		done <- result{line, err}
+	}()
+	select {
+	case r := <-done:
+		return r.line, r.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// Line runs the verb of a line and reports its error.
+func (s *Shell) Line(ctx context.Context, line string) {
+	words, err := Words(line)
+	if err == nil && len(words) > 0 {
+		s.history = append(s.history, strings.TrimSpace(line))
+		err = s.Do(ctx, words)
+	}
+	if err != nil {
+		s.tell("%s", answer.Visible(err.Error()))
+	}
+}
+
+// Words splits a line into words at blanks. Quotes and backslashes keep blanks in a word.
+func Words(line string) (words []string, err error) {
+	var word strings.Builder
+	inside, quote, escaped := false, rune(0), false
+	for _, r := range line {
+		switch {
+		case escaped:
+			word.WriteRune(r)
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped, inside = true, true
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote, inside = r, true
+		case quote == 0 && strings.ContainsRune(" \t\r\n", r):
+			if inside {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			inside = false
+		default:
+			word.WriteRune(r)
+			inside = true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("the quote %c has no end", quote)
+	}
+	if inside {
+		words = append(words, word.String())
+	}
+	return words, nil
 }

@@ -1,138 +1,52 @@
+//go:build !windows
+
 package run
 
 import (
-	"cmp"
-	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
-	"os/exec"
+	"slices"
 	"strings"
 
-	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
-	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/cmd/internal/cli"
-	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
-	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-// taskOf returns the task of this process. If an ancestor runs under a lock, the task is the ancestor's, so
-// that both count as one party of a wait. Otherwise it is a new task.
-func taskOf(getenv func(string) string) string {
-	return cmp.Or(getenv("ZLOCK_TASK"), rand.Text())
-}
-
-// ancestorHolds looks a path up in ZLOCK_HOLDS.
-func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
-	for _, word := range strings.Fields(value) {
-		i := strings.LastIndexByte(word, '@')
-		if i < 0 {
-			continue
+// environ returns COMMAND's environment: zlock's own and the description of the locks, with the numbers of
+// permits.
+func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
+	var ours []string // names, each with "=" at its end
+	set := func(name, value string) { ours = append(ours, name+"="+value) }
+	put := func(suffix string, h fence.Sequencer) {
+		set("ZLOCK_PATH"+suffix, h.Path)
+		set("ZLOCK_TOKEN"+suffix, h.Token.String())
+		set("ZLOCK_SEQUENCER"+suffix, h.String())
+		set("ZLOCK_NODE"+suffix, h.NodePath())
+	}
+	if len(slots) > 0 {
+		set("ZLOCK_SLOT", fmt.Sprint(slots[0]))
+		set("ZLOCK_SLOTS", strings.Trim(fmt.Sprint(slots), "[]"))
+	}
+	set("ZLOCK_HELD", "1")
+	set("ZLOCK_SERVERS", j.servers)
+	set("ZLOCK_CHROOT", j.chroot)
+	set("ZLOCK_MODE", locks[0].Mode.String())
+	put("", locks[0])
+	// All locks of this process and its ancestors, as CHROOT@SEQUENCER with the chroot escaped.
+	holds := strings.Fields(j.Getenv("ZLOCK_HOLDS"))
+	for i, h := range locks {
+		if len(locks) > 1 {
+			put(fmt.Sprintf("_%d", i+1), h)
 		}
-		root, err := url.PathUnescape(word[:i])
-		if err != nil {
-			continue
-		}
-		s, err := fence.ParseSequencer(word[i+1:])
-		if err == nil && root+s.Path == chroot+path {
-			return s, true
-		}
+		holds = append(holds, url.PathEscape(j.chroot)+"@"+h.String())
 	}
-	return fence.Sequencer{}, false
-}
-
-// inherited reports whether an ancestor of this process still holds all paths, as the server confirms.
-// COMMAND then needs no lock of its own. It is an error if the ancestor holds only some of the paths, or if
-// --inherit is missing, because zlock would wait for its own ancestor. If the modes differ, the ancestor's
-// lock must be exclusive.
-func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot string, paths []string,
-	inherit bool, mode fence.Mode) ([]fence.Sequencer, error) {
-	ctx, cancel := connect.AnswerWithin(ctx, connect.AnswerTimeout)
-	defer cancel()
-	var found []fence.Sequencer
-	for _, p := range paths {
-		s, ok := ancestorHolds(c.Getenv("ZLOCK_HOLDS"), chroot, p)
-		if !ok {
-			continue
-		}
-		// The ancestor may have another chroot, so use this process's path of the node.
-		s.Path = p
-		switch err := cl.CheckSequencer(ctx, s); {
-		case err == nil:
-			found = append(found, s)
-		case errors.Is(err, fence.ErrStale):
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		default:
-			return nil, fmt.Errorf("ask whether an ancestor still holds %s: %w", p, err)
-		}
-	}
-	switch {
-	case len(found) == 0:
-		return nil, nil
-	case !inherit:
-		return nil, cli.Exitf(call.ExitFailed,
-			"an ancestor of this process holds %s, so zlock would wait for itself; "+
-				"'zlock run --inherit' runs COMMAND under that lock", found[0].Path)
-	case len(found) < len(paths):
-		return nil, cli.Exitf(call.ExitFailed,
-			"an ancestor of this process holds some of the paths, but not all")
-	}
-	for _, s := range found {
-		if s.Mode != mode && s.Mode != fence.Exclusive {
-			return nil, cli.Exitf(call.ExitFailed, "an ancestor of this process holds %s in the mode %s, "+
-				"not %s",
-				s.Path, s.Mode, mode)
-		}
-	}
-	return found, nil
-}
-
-// inheritedSlots returns the numbers of an ancestor's permits, if the ancestor has numbers.
-func inheritedSlots(c *call.Call, held []fence.Sequencer) (slots []int) {
-	if c.Getenv("ZLOCK_SLOTS") == "" {
-		return nil
-	}
-	for _, h := range held {
-		if slot := recipe.SlotOf(recipe.Base(h.Node)); slot > 0 {
-			slots = append(slots, slot)
-		}
-	}
-	return slots
-}
-
-// executable is COMMAND's file and arguments.
-type executable struct {
-	path string
-	argv []string
-}
-
-// findExecutable finds COMMAND in the words after -- or in the argument of -c, so that zlock reports a
-// mistake before it joins a queue.
-func findExecutable(words []string, shell string) (executable, error) {
-	if shell != "" {
-		if len(words) > 0 {
-			return executable{}, cli.Usagef("-c and a COMMAND after -- exclude each other")
-		}
-		words = []string{"/bin/sh", "-c", shell}
-	}
-	if len(words) == 0 {
-		return executable{}, cli.Usagef("COMMAND is missing: give it after --, or use -c")
-	}
-	name := words[0]
-	path, err := exec.LookPath(name)
-	switch {
-	case err == nil, errors.Is(err, exec.ErrDot) && path != "":
-		return executable{path, words}, nil
-	case errors.Is(err, fs.ErrPermission):
-		return executable{}, cli.Exitf(call.ExitNotExec, "%s cannot be executed: %w", name, err)
-	}
-	if info, err := os.Stat(name); err == nil && (info.IsDir() || info.Mode().Perm()&0o111 == 0) {
-		return executable{}, cli.Exitf(call.ExitNotExec, "%s cannot be executed", name)
-	}
-	return executable{}, cli.Exitf(call.ExitNotFound, "%s is not found", name)
+	set("ZLOCK_TASK", j.task)
+	set("ZLOCK_GRACE", j.Grace().String())
+	set("ZLOCK_HOLDS", strings.Join(holds, " "))
+	// Remove the other variables of an ancestor, numbered or not: only ZLOCK_HOLDS names its locks.
+	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "ZLOCK_SLOT") || slices.ContainsFunc(ours, func(our string) bool {
+			return strings.HasPrefix(kv, our[:strings.IndexByte(our, '=')])
+		})
+	}), ours...)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
-	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
 // lockFlags are the options of the commands that take locks.
@@ -174,31 +173,6 @@ func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, pat
 	return nil, err
 }
 
-var errTimeout = errors.New("not acquired in time")
-
-// waiting() runs f for at most limit; 0 means no limit. When the time is over it returns an error with code.
-// When ctx ends, it returns the cause.
-func waiting(ctx context.Context, limit time.Duration, code int, f func(context.Context) error) error {
-	bounded, cancel := ctx, func() {}
-	if limit > 0 {
-		bounded, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
-	}
-	defer cancel()
-	err := f(bounded)
-	lost, isLost := errors.AsType[*client.LostError](err)
-	switch {
-	case err == nil:
-		return nil
-	case isLost && lost.Reason == client.Revoked: // the request was revoked while it waited
-		return cli.Exitf(call.ExitRevoked, "%w", err)
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case bounded.Err() != nil && (errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)):
-		return &cli.ExitError{Code: code} // an ExitError even if the code is 0
-	}
-	return err
-}
-
 // take takes all locks, or none.
 func (f *lockFlags) take(ctx context.Context, t *waitTeller, paths []string, try bool) (*client.Lease,
 	error) {
@@ -226,14 +200,4 @@ func describe(paths []string) string {
 		return paths[0]
 	}
 	return fmt.Sprintf("%s and %d more", paths[0], len(paths)-1)
-}
-
-// patience returns how long zlock may wait for a lock or a draw, by -n and -w, and how long for the answer to
-// a request.
-func (f *lockFlags) patience(answer time.Duration, quiet bool) ticket.Patience {
-	p := ticket.Patience{Answer: answer, Quiet: quiet}
-	if f.nonblock || f.fs.Changed("timeout") {
-		p.End = time.Now().Add(f.timeout)
-	}
-	return p
 }

@@ -7,8 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
+	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"strconv"
@@ -383,45 +384,6 @@ func (s *holding) right(what string) supervise.Right {
 		Asked: asked, AskedCode: call.ExitRevoked}
 }
 
-// environ returns COMMAND's environment: zlock's own and the description of the locks, with the numbers of
-// permits.
-func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
-	var ours []string // names, each with "=" at its end
-	set := func(name, value string) { ours = append(ours, name+"="+value) }
-	put := func(suffix string, h fence.Sequencer) {
-		set("ZLOCK_PATH"+suffix, h.Path)
-		set("ZLOCK_TOKEN"+suffix, h.Token.String())
-		set("ZLOCK_SEQUENCER"+suffix, h.String())
-		set("ZLOCK_NODE"+suffix, h.NodePath())
-	}
-	if len(slots) > 0 {
-		set("ZLOCK_SLOT", fmt.Sprint(slots[0]))
-		set("ZLOCK_SLOTS", strings.Trim(fmt.Sprint(slots), "[]"))
-	}
-	set("ZLOCK_HELD", "1")
-	set("ZLOCK_SERVERS", j.servers)
-	set("ZLOCK_CHROOT", j.chroot)
-	set("ZLOCK_MODE", locks[0].Mode.String())
-	put("", locks[0])
-	// All locks of this process and its ancestors, as CHROOT@SEQUENCER with the chroot escaped.
-	holds := strings.Fields(j.Getenv("ZLOCK_HOLDS"))
-	for i, h := range locks {
-		if len(locks) > 1 {
-			put(fmt.Sprintf("_%d", i+1), h)
-		}
-		holds = append(holds, url.PathEscape(j.chroot)+"@"+h.String())
-	}
-	set("ZLOCK_TASK", j.task)
-	set("ZLOCK_GRACE", j.Grace().String())
-	set("ZLOCK_HOLDS", strings.Join(holds, " "))
-	// Remove the other variables of an ancestor, numbered or not: only ZLOCK_HOLDS names its locks.
-	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return strings.HasPrefix(kv, "ZLOCK_SLOT") || slices.ContainsFunc(ours, func(our string) bool {
-			return strings.HasPrefix(kv, our[:strings.IndexByte(our, '=')])
-		})
-	}), ours...)
-}
-
 // parseSignal reads TERM, SIGTERM or 15.
 func parseSignal(s string) (syscall.Signal, error) {
 	if n, err := strconv.Atoi(s); err == nil && n > 0 && n < 65 {
@@ -435,4 +397,36 @@ func parseSignal(s string) (syscall.Signal, error) {
 		return sig, nil
 	}
 	return 0, fmt.Errorf("no signal is called %q", s)
+}
+
+// executable is COMMAND's file and arguments.
+type executable struct {
+	path string
+	argv []string
+}
+
+// findExecutable finds COMMAND in the words after -- or in the argument of -c, so that zlock reports a
+// mistake before it joins a queue.
+func findExecutable(words []string, shell string) (executable, error) {
+	if shell != "" {
+		if len(words) > 0 {
+			return executable{}, cli.Usagef("-c and a COMMAND after -- exclude each other")
+		}
+		words = []string{"/bin/sh", "-c", shell}
+	}
+	if len(words) == 0 {
+		return executable{}, cli.Usagef("COMMAND is missing: give it after --, or use -c")
+	}
+	name := words[0]
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil, errors.Is(err, exec.ErrDot) && path != "":
+		return executable{path, words}, nil
+	case errors.Is(err, fs.ErrPermission):
+		return executable{}, cli.Exitf(call.ExitNotExec, "%s cannot be executed: %w", name, err)
+	}
+	if info, err := os.Stat(name); err == nil && (info.IsDir() || info.Mode().Perm()&0o111 == 0) {
+		return executable{}, cli.Exitf(call.ExitNotExec, "%s cannot be executed", name)
+	}
+	return executable{}, cli.Exitf(call.ExitNotFound, "%s is not found", name)
 }

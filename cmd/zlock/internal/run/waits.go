@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
 // waitTeller reports on standard error which client holds the lock that zlock waits for. It does so after a
@@ -138,4 +139,39 @@ func holderText(h recipe.Entry) string {
 		reason = o.Reason
 	}
 	return text + call.SinceWhy(max(h.Since, h.HeldSince), reason)
+}
+
+var errTimeout = errors.New("not acquired in time")
+
+// waiting() runs f for at most limit; 0 means no limit. When the time is over it returns an error with code.
+// When ctx ends, it returns the cause.
+func waiting(ctx context.Context, limit time.Duration, code int, f func(context.Context) error) error {
+	bounded, cancel := ctx, func() {}
+	if limit > 0 {
+		bounded, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
+	}
+	defer cancel()
+	err := f(bounded)
+	lost, isLost := errors.AsType[*client.LostError](err)
+	switch {
+	case err == nil:
+		return nil
+	case isLost && lost.Reason == client.Revoked: // the request was revoked while it waited
+		return cli.Exitf(call.ExitRevoked, "%w", err)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case bounded.Err() != nil && (errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)):
+		return &cli.ExitError{Code: code} // an ExitError even if the code is 0
+	}
+	return err
+}
+
+// patience returns how long zlock may wait for a lock or a draw, by -n and -w, and how long for the answer to
+// a request.
+func (f *lockFlags) patience(answer time.Duration, quiet bool) ticket.Patience {
+	p := ticket.Patience{Answer: answer, Quiet: quiet}
+	if f.nonblock || f.fs.Changed("timeout") {
+		p.End = time.Now().Add(f.timeout)
+	}
+	return p
 }

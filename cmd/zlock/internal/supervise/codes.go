@@ -5,7 +5,11 @@
 // and all processes that COMMAND started. It returns when none of them runs.
 package supervise
 
-import "syscall"
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+)
 
 // Exit codes for a COMMAND that did not start or that a signal ended, the same as in shells.
 const (
@@ -17,3 +21,11 @@ const (
 
 // SignalCode is the exit code of a process that a signal ended.
 func SignalCode(s syscall.Signal) int { return exitSignal + int(s) }
+
+// NotStarted returns the exit code for an error of COMMAND's start.
+func NotStarted(err error) int {
+	if errors.Is(err, fs.ErrNotExist) {
+		return ExitNotFound
+	}
+	return ExitNotExecutable
+}

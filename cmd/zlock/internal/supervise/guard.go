@@ -6,7 +6,6 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -261,12 +260,4 @@ func (g *Guard) Done() {
 	g.send(order{Done: true})
 	g.conn.Close()
 	go func() { _, _ = syscall.Wait4(g.pid, nil, 0, nil) }()
-}
-
-// NotStarted returns the exit code for an error of COMMAND's start.
-func NotStarted(err error) int {
-	if errors.Is(err, fs.ErrNotExist) {
-		return ExitNotFound
-	}
-	return ExitNotExecutable
 }

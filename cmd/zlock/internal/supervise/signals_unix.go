@@ -3,9 +3,12 @@
 package supervise
 
 import (
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,4 +19,47 @@ func SignalName(sig syscall.Signal) string {
 		return strings.TrimPrefix(name, "SIG")
 	}
 	return strconv.Itoa(int(sig))
+}
+
+// earlySignal is how long after COMMAND's start zlock still passes on a terminal's signals in the foreground.
+// After that time the terminal sends them to COMMAND itself. A signal that was sent before COMMAND joined the
+// group reaches only zlock, perhaps with a delay. Within earlySignal a signal may reach COMMAND twice;
+// without it a signal could miss COMMAND.
+const earlySignal = 500 * time.Millisecond
+
+// zlock passes these signals on to COMMAND. In the foreground the terminal sends the terminalSignals to
+// COMMAND itself.
+var (
+	terminalSignals  = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGWINCH}
+	forwardedSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGCONT}
+)
+
+// ListenForCommand starts to receive the signals for COMMAND.
+func ListenForCommand() chan os.Signal {
+	return Listen(slices.Concat(terminalSignals, forwardedSignals)...)
+}
+
+// forward passes a signal on to COMMAND, unless a terminal has sent the signal to both zlock and COMMAND.
+func (s *supervisor) forward(sig syscall.Signal) {
+	if s.Foreground && time.Since(s.started) > earlySignal && slices.Contains(terminalSignals, os.Signal(sig)) {
+		s.told = s.told || tellsToEnd(sig)
+		return
+	}
+	s.pass(sig)
+}
+
+// pass sends a signal to COMMAND, and records whether the signal asks COMMAND to end.
+func (s *supervisor) pass(sig syscall.Signal) {
+	s.told = s.told || tellsToEnd(sig)
+	pids := []int{s.child.pid}
+	switch {
+	case !s.Foreground:
+		pids[0] = -pids[0]
+	case s.Contain && slices.Contains(terminalSignals, os.Signal(sig)):
+		pids = ChildrenOf(s.child.pid) // the keeper does not pass on a terminal's signals
+	}
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, sig)
+	}
 }

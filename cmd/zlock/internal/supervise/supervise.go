@@ -5,37 +5,9 @@ package supervise
 import (
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 )
-
-// Loss says what happens to COMMAND when its right is lost.
-type Loss struct {
-	OnLost    syscall.Signal // the first signal on loss; 0: only a warning
-	KillAfter time.Duration
-	OnAsked   syscall.Signal // signal for COMMAND when another client asks for the right back; 0: none
-	Nested    time.Duration  // KillAfter when an outer zlock ends COMMAND; 0: no outer zlock
-}
-
-// Grace returns the shortest time that COMMAND gets between the signal to end and SIGKILL.
-func (l Loss) Grace() time.Duration {
-	if l.Nested > 0 {
-		return min(l.Nested, l.KillAfter)
-	}
-	return l.KillAfter
-}
-
-// GraceWithin returns the grace of COMMAND if this zlock runs under the lock of an outer zlock whose grace is
-// `outer`. The result is shorter than `outer`, so that this zlock releases its lock before the outer zlock
-// kills it.
-func GraceWithin(outer string) time.Duration {
-	d, err := time.ParseDuration(outer)
-	if err != nil {
-		return 0
-	}
-	return max(d-time.Second, d/2)
-}
 
 // Right is the right under which COMMAND runs.
 type Right struct {
@@ -77,25 +49,6 @@ type supervisor struct {
 	code    int       // exit code for the end of the right
 	told    bool      // the user told COMMAND to end
 	asked   bool      // a process has sent TERM to zlock
-}
-
-// earlySignal is how long after COMMAND's start zlock still passes on a terminal's signals in the foreground.
-// After that time the terminal sends them to COMMAND itself. A signal that was sent before COMMAND joined the
-// group reaches only zlock, perhaps with a delay. Within earlySignal a signal may reach COMMAND twice;
-// without it a signal could miss COMMAND.
-const earlySignal = 500 * time.Millisecond
-
-// zlock passes these signals on to COMMAND. In the foreground the terminal sends the terminalSignals to
-// COMMAND itself.
-var (
-	terminalSignals  = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGWINCH}
-	forwardedSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2,
-		syscall.SIGCONT}
-)
-
-// ListenForCommand starts to receive the signals for COMMAND.
-func ListenForCommand() chan os.Signal {
-	return Listen(slices.Concat(terminalSignals, forwardedSignals)...)
 }
 
 // Run makes the guard start COMMAND, and passes on the signals of sigs. When Run returns, no process of
@@ -185,49 +138,6 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 			}
 		}
 	}
-}
-
-// forward passes a signal on to COMMAND, unless a terminal has sent the signal to both zlock and COMMAND.
-func (s *supervisor) forward(sig syscall.Signal) {
-	if s.Foreground && time.Since(s.started) > earlySignal && slices.Contains(terminalSignals, os.Signal(sig)) {
-		s.told = s.told || tellsToEnd(sig)
-		return
-	}
-	s.pass(sig)
-}
-
-// pass sends a signal to COMMAND, and records whether the signal asks COMMAND to end.
-func (s *supervisor) pass(sig syscall.Signal) {
-	s.told = s.told || tellsToEnd(sig)
-	pids := []int{s.child.pid}
-	switch {
-	case !s.Foreground:
-		pids[0] = -pids[0]
-	case s.Contain && slices.Contains(terminalSignals, os.Signal(sig)):
-		pids = ChildrenOf(s.child.pid) // the keeper does not pass on a terminal's signals
-	}
-	for _, pid := range pids {
-		_ = syscall.Kill(pid, sig)
-	}
-}
-
-// lost() sends COMMAND the signal for a loss, and returns a channel that fires when COMMAND must be killed.
-func (s *supervisor) lost() <-chan time.Time {
-	s.code = s.right.Code()
-	if s.OnLost == 0 {
-		s.Say("%v; COMMAND continues", s.right.Err())
-		return nil
-	}
-	s.Say("%v; sending %s", s.right.Err(), SignalName(s.OnLost))
-	kill := s.killIn(s.KillAfter)
-	s.child.signal(s.OnLost)
-	return kill
-}
-
-// killIn sends the guard the time of the KILL, and returns a channel that fires at that time.
-func (s *supervisor) killIn(grace time.Duration) <-chan time.Time {
-	s.guard.send(order{Kill: BootClock() + grace})
-	return time.After(grace)
 }
 
 // askedBack tells COMMAND that another client asks for the right.

@@ -4,19 +4,16 @@ package ticket
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -197,53 +194,4 @@ func (c *Caller) once(ctx context.Context, at, method, path string, query url.Va
 		return nil, fmt.Errorf("%s answers %d, unlike a port for tickets", at, resp.StatusCode)
 	}
 	return a, nil
-}
-
-// NewSecret makes a secret.
-func NewSecret() string { return rand.Text() + rand.Text()[:6] }
-
-// Read reads a ticket in a file: a secret and the path of its lock. If the file does not exist and path is
-// given, it makes a file that only its owner can read.
-func Read(file, path string) (secret, of string, err error) {
-	b, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) && path != "" {
-		if err := write(file, Text(NewSecret(), path)+"\n"); err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", "", err
-		}
-		return Read(file, "") // another call may have made the file first
-	}
-	if err != nil {
-		return "", "", err
-	}
-	if secret, of = Parse(string(b)); secret == "" {
-		return "", "", fmt.Errorf("%s is empty: remove it", file)
-	}
-	return secret, of, nil
-}
-
-// write makes a file with a text atomically: a killed caller leaves a whole file or none.
-func write(file, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".zlock-ticket-") // CreateTemp uses mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	// A link, unlike a rename, replaces no file. Some file systems have no links.
-	if err = os.Link(f.Name(), file); err != nil && !errors.Is(err, fs.ErrExist) {
-		err = os.Rename(f.Name(), file)
-	}
-	return err
-}
-
-// Text writes a ticket: its secret, and the path of its lock.
-func Text(secret, path string) string { return secret + " " + path }
-
-// Parse reads what Text wrote, or a secret alone.
-func Parse(text string) (secret, path string) {
-	secret, path, _ = strings.Cut(strings.TrimSpace(text), " ")
-	return secret, strings.TrimSpace(path)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -185,24 +183,6 @@ func arguments(raw json.RawMessage, into any) error {
 			strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
-}
-
-// A ticket's name is the name of its file.
-var ticketName = regexp.MustCompile(`^t-[a-z2-7]{12}$`)
-
-func newTicketName() string { return "t-" + strings.ToLower(rand.Text()[:12]) }
-
-func (l *lockTools) file(name string) string { return filepath.Join(l.dir, name) }
-
-// sweepTickets removes the files of tickets that no agent has used for a month. Such tickets have ended.
-func sweepTickets(dir string, now time.Time) {
-	list, _ := os.ReadDir(dir)
-	for _, f := range list {
-		info, err := f.Info()
-		if err == nil && ticketName.MatchString(f.Name()) && now.Sub(info.ModTime()) > 30*24*time.Hour {
-			_ = os.Remove(filepath.Join(dir, f.Name()))
-		}
-	}
 }
 
 func (l *lockTools) take(ctx context.Context, raw json.RawMessage) (result map[string]any, undo func()) {

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"crypto/fips140"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -73,4 +74,42 @@ func (z *zoo) requiredAuth() {
 	if len(required) > 0 {
 		z.put("require-auth", strings.Join(required, ","))
 	}
+}
+
+// skipACL opens every node to every client, so it accepts only ZooKeeper's spelling.
+func skipACL(z *zoo, key, value string) error {
+	if _, bare := z.raw[key]; !bare {
+		z.s.Note("zookeeper."+key, "ZooKeeper reads this key only without the prefix \"zookeeper.\"")
+		return nil
+	}
+	return toFlag("skip-acl", exactly("yes")).apply(z, key, value)
+}
+
+// superUser maps a SASL user or, as in ZooKeeper for the scheme digest, a user and hash.
+func superUser(z *zoo, key, value string) error {
+	if strings.Contains(value, ":") {
+		return toFlag("super-digest").apply(z, key, value)
+	}
+	return z.set("sasl-super", value)
+}
+
+// authProvider accepts the built-in schemes. Without SASL users no client gets a sasl identity. That gives no
+// client any access, so the server may start.
+func authProvider(z *zoo, key, value string) error {
+	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
+		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] &&
+			!z.given["kerberos-keytab"] {
+			z.s.Note(key, "there are no users: name a JAAS file by java.security.auth.login.config, --sasl-users, or "+
+				"--kerberos-keytab")
+		}
+		return nil
+	}
+	for _, known := range []string{"DigestAuthenticationProvider", "IPAuthenticationProvider",
+		"EnsembleAuthenticationProvider", "X509AuthenticationProvider"} {
+		if strings.HasSuffix(value, "."+known) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s cannot be loaded: the schemes are world, auth, digest, ip, x509, sasl and "+
+		"ensemble", value)
 }

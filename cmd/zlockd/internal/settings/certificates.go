@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,19 +56,6 @@ func (s *Settings) checkAuthority(now time.Time, flag, file string, ca []byte) {
 	}
 	s.Note("", "the last authority of --%s-ca %s %s, at %s, and no certificate is trusted after that: add the "+
 		"certificate of the next authority to the file", flag, file, ends, until.UTC().Format(time.RFC3339))
-}
-
-// checkSecrets refuses a configuration that holds a secret and that every user of the machine can read. The
-// hash of --super-digest is a secret, because it has no salt.
-func (s *Settings) checkSecrets() {
-	if s.SuperDigest == "" || s.origin["super-digest"] != s.Config || s.Config == "" {
-		return
-	}
-	if info, err := os.Stat(s.Config); err == nil && info.Mode().IsRegular() {
-		if err := secretfile.Check(s.Config, info); err != nil {
-			s.Fault("--super-digest: %w", err)
-		}
-	}
 }
 
 // readPEM returns the text of a file that the server must be able to read, at its start and later again. If
@@ -144,4 +134,108 @@ func (s *Settings) checkCertificate(now time.Time, f TLSFlags, cert, key, ca []b
 			s.Fault("%w", err)
 		}
 	}
+}
+
+// adminTLS maps the keys of the admin port's TLS. ZooKeeper takes its certificate and authority
+// from the stores of the quorum.
+func (z *zoo) adminTLS() {
+	force := z.is("admin.forceHttps", "true")
+	if !force && !z.is("admin.portUnification", "true") {
+		return
+	}
+	z.s.AdminClear = !force
+	store, ca := z.seen["ssl.quorum.keyStore.location"], z.seen["ssl.quorum.trustStore.location"]
+	switch {
+	case z.given["admin-tls-cert"]:
+	case store == "":
+		z.wrong("admin.forceHttps and admin.portUnification need ssl.quorum.keyStore.location, or " +
+			"--admin-tls-cert and --admin-tls-key")
+		return
+	default:
+		z.put("admin-tls-cert", store)
+		z.put("admin-tls-key", store)
+	}
+	if len(z.s.Peers) == 0 { // only this port uses the stores
+		z.s.peerFiles.Cert, z.s.peerFiles.Key, z.s.peerFiles.CA = "", "", ""
+	}
+	switch {
+	case !z.is("admin.needClientAuth", "true"):
+	case ca == "" && !z.given["admin-tls-ca"]:
+		z.wrong("admin.needClientAuth needs ssl.quorum.trustStore.location, or --admin-tls-ca")
+	default:
+		z.put("admin-tls-ca", ca)
+	}
+	if z.s.AdminClear && z.s.AdminFiles.CA != "" {
+		z.s.Note("", "admin.portUnification admits callers in clear text, without a certificate of "+
+			"--admin-tls-ca; admin.forceHttps=true refuses them")
+	}
+}
+
+const asPEM = "only PEM files are read; convert with: keytool -importkeystore -srckeystore store.jks " +
+	"-destkeystore store.p12 " +
+	"-deststoretype PKCS12 && openssl pkcs12 -in store.p12 -nodes -out store.pem"
+
+// pemFile accepts a store if it is a PEM file. A key store holds certificate and key.
+func pemFile(cert, key string) rule {
+	return rule{"sets --" + cert + "; a PEM file", func(z *zoo, _, value string) error {
+		if z.given[cert] {
+			return nil
+		}
+		if !strings.HasSuffix(strings.ToLower(value), ".pem") {
+			return errors.New(asPEM)
+		}
+		if key != "" {
+			if err := z.set(key, value); err != nil {
+				return err
+			}
+		}
+		return z.set(cert, value)
+	}}
+}
+
+// storeType is the rule for a key that names the type of a store.
+var storeType = unless("PEM", rule{"only the value PEM is accepted", refused(asPEM).apply})
+
+func clientAuth(z *zoo, _, value string) error {
+	switch v := strings.ToLower(value); v {
+	case "":
+		return nil // the same as a missing key
+	case "none", "want", "need":
+		z.s.TLSClientAuth = v
+		return nil
+	}
+	return fmt.Errorf("%q is not one of none, want, need", value)
+}
+
+// protocols stores the oldest protocol that the file allows; the server never speaks one older than 1.2.
+func protocols(z *zoo, _, value string) error {
+	asked := Words(value)
+	switch {
+	case slices.Contains(asked, "TLS"), slices.Contains(asked, "TLSv1.2"):
+	case slices.Contains(asked, "TLSv1.3"):
+		z.s.TLS13 = true
+	default:
+		return errors.New("only TLS 1.2 and 1.3 are supported")
+	}
+	return nil
+}
+
+func sslQuorum(z *zoo, _, value string) error {
+	_, store := z.seen["ssl.quorum.keyStore.location"]
+	if strings.EqualFold(value, "true") && !store && !z.given["peer-tls-cert"] {
+		return errors.New("give --peer-tls-cert, --peer-tls-key and --peer-tls-ca")
+	}
+	return nil
+}
+
+// sslOther refuses every setting of TLS that the server does not support.
+func sslOther(_ *zoo, key, value string) error {
+	if value == "" {
+		return nil
+	}
+	if strings.Contains(key, "password") {
+		return errors.New("keys with a password are not read: store the key without one, in a file that only " +
+			"the server may read")
+	}
+	return errors.New("this setting of TLS is not supported")
 }

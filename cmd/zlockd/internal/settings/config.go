@@ -129,41 +129,6 @@ func (z *zoo) address(flag, portKey, hostKey, host string) {
 	z.put(flag, net.JoinHostPort(cmp.Or(z.seen[hostKey], host), text))
 }
 
-// adminTLS maps the keys of the admin port's TLS. ZooKeeper takes its certificate and authority
-// from the stores of the quorum.
-func (z *zoo) adminTLS() {
-	force := z.is("admin.forceHttps", "true")
-	if !force && !z.is("admin.portUnification", "true") {
-		return
-	}
-	z.s.AdminClear = !force
-	store, ca := z.seen["ssl.quorum.keyStore.location"], z.seen["ssl.quorum.trustStore.location"]
-	switch {
-	case z.given["admin-tls-cert"]:
-	case store == "":
-		z.wrong("admin.forceHttps and admin.portUnification need ssl.quorum.keyStore.location, or " +
-			"--admin-tls-cert and --admin-tls-key")
-		return
-	default:
-		z.put("admin-tls-cert", store)
-		z.put("admin-tls-key", store)
-	}
-	if len(z.s.Peers) == 0 { // only this port uses the stores
-		z.s.peerFiles.Cert, z.s.peerFiles.Key, z.s.peerFiles.CA = "", "", ""
-	}
-	switch {
-	case !z.is("admin.needClientAuth", "true"):
-	case ca == "" && !z.given["admin-tls-ca"]:
-		z.wrong("admin.needClientAuth needs ssl.quorum.trustStore.location, or --admin-tls-ca")
-	default:
-		z.put("admin-tls-ca", ca)
-	}
-	if z.s.AdminClear && z.s.AdminFiles.CA != "" {
-		z.s.Note("", "admin.portUnification admits callers in clear text, without a certificate of "+
-			"--admin-tls-ca; admin.forceHttps=true refuses them")
-	}
-}
-
 // cluster maps the server lines and the file myid.
 func (z *zoo) cluster() {
 	z.s.LoneVoter = z.is("standaloneEnabled", "false")

@@ -1,10 +1,8 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -190,13 +188,6 @@ func Groups(s *Settings) []cli.Group {
 	return groups
 }
 
-// envPrefix begins the environment variable of a flag: ZLOCKD_DATA_DIR sets --data-dir.
-const envPrefix = "ZLOCKD_"
-
-func envName(flag string) string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
 // parseFlags reads the command line, and from the environment the flags that the command line leaves out. The
 // returned set records which flags were given.
 func parseFlags(args []string, env func(string) (string, bool)) (*Settings, *pflag.FlagSet, error) {
@@ -230,44 +221,6 @@ func (s *Settings) noteOrigin(all *pflag.FlagSet, from string) {
 	})
 }
 
-// unknownVariables records environment variables that begin with the prefix of flags but name no flag. It
-// skips the variables that Kubernetes sets for a service named zlockd.
-func (s *Settings) unknownVariables(environ []string) {
-	known := map[string]bool{}
-	s.Flags.VisitAll(func(f *pflag.Flag) { known[envName(f.Name)] = true })
-	for _, kv := range environ {
-		name, _, _ := strings.Cut(kv, "=")
-		flag, ours := strings.CutPrefix(name, envPrefix)
-		if !ours || known[name] || strings.HasPrefix(flag, "SERVICE_") || flag == "PORT" ||
-			strings.HasPrefix(flag, "PORT_") {
-			continue
-		}
-		why := "there is no such setting"
-		if near := cli.NearFlag(s.Flags, strings.ToLower(strings.ReplaceAll(flag, "_", "-")),
-			OtherNames); near != "" {
-			why += ": did you mean " + envName(near) + "?"
-		}
-		s.Note(name, "%s", why)
-	}
-}
-
-// setFromEnv sets from the environment the flags that the command line leaves out. An empty
-// variable counts as unset.
-func setFromEnv(all *pflag.FlagSet, env func(string) (string, bool)) error {
-	var errs []error
-	all.VisitAll(func(f *pflag.Flag) {
-		value, ok := env(envName(f.Name))
-		if !ok || value == "" || f.Changed || f.Name == "help" || f.Name == "version" || f.Name == "check-ready" {
-			return
-		}
-		if err := all.Set(f.Name, value); err != nil {
-			errs = append(errs, fmt.Errorf("environment %s: %w", envName(f.Name),
-				cli.FlagError(all, err, OtherNames)))
-		}
-	})
-	return errors.Join(errs...)
-}
-
 // OtherNames maps words of other programs to flags of zlockd.
 var OtherNames = map[string]string{
 	"p": "client-addr", "port": "client-addr", "client-port": "client-addr", "clientPort": "client-addr",
@@ -275,4 +228,34 @@ var OtherNames = map[string]string{
 	"bind": "client-addr", "d": "data-dir", "dir": "data-dir", "c": "config", "conf": "config",
 	"cfg": "config", "v": "version", "servers": "peers", "cluster": "peers", "myid": "id",
 	"debug": "log-level", "verbose": "log-level", "memory": "dev",
+}
+
+// Details has texts about some flags that only the manual shows.
+var Details = map[string]string{
+	"admin-hosts": "All other names get 421 except at /health and /ready, so that no web page can read the " +
+		"port by DNS rebinding; addresses, localhost, and the names of this machine and of the members are " +
+		"always allowed",
+	"peers":            "The servers that form a new cluster; later the members change by zlock member",
+	"max-client-cnxns": "0 also lifts the other limits for one address, see docs/limits.md",
+	"max-cnxns": "The default uses four fifths of the file descriptors, or half of the memory at 64 KiB " +
+		"each, whichever is less",
+	"max-sessions": "The server then closes new clients as with --max-cnxns; existing sessions go on. By " +
+		"default as many as fit into a quarter of the memory at 2 KiB each",
+	"max-address-sessions": "At most 50,000 by default; no limit while --max-client-cnxns is 0",
+	"read-only-mode": "Read-only mode begins 2.5 s after the leader is lost. Writes get NOTREADONLY; " +
+		"sessions last as " +
+		"long as the connection, or go on elsewhere",
+	"max-nodes":     "Creates then get THROTTLEDOP; deletes and sessions go on",
+	"max-data":      "Larger data and long ACLs then get THROTTLEDOP; deletes, smaller data and sessions go on",
+	"enforce-quota": "The leader's setting applies",
+	"no-ttl":        "The leader's setting applies",
+	"one-layout": "A refused contender gets NOAUTH. The leader's setting applies, once every server has said " +
+		"that it runs a release after 0.1.0, see docs/locks.md",
+	"disk-reserve": "The leader then answers THROTTLEDOP. It also does so if less than twice the size of " +
+		"a snapshot is free",
+	"super-digest": "Make the hash by: printf 'super:secret' | openssl dgst -binary -sha1 | openssl base64",
+	"sasl-users": "Read at the start; refused if it has passwords and every user can read it. A JAAS file " +
+		"may also have keyTab and principal of a Krb5LoginModule",
+	"ensemble-names": "Such clients get AUTHFAILED",
+	"require-auth":   "Such clients get SESSIONCLOSEDREQUIRESASLAUTH",
 }

@@ -3,7 +3,6 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -119,15 +118,6 @@ func serverLine(z *zoo, key, value string) error {
 	return nil
 }
 
-// skipACL opens every node to every client, so it accepts only ZooKeeper's spelling.
-func skipACL(z *zoo, key, value string) error {
-	if _, bare := z.raw[key]; !bare {
-		z.s.Note("zookeeper."+key, "ZooKeeper reads this key only without the prefix \"zookeeper.\"")
-		return nil
-	}
-	return toFlag("skip-acl", exactly("yes")).apply(z, key, value)
-}
-
 // forceSync adds a note that the file cannot switch syncs off. In ZooKeeper only the word "no" in lower case
 // does that.
 func forceSync(z *zoo, key, value string) error {
@@ -165,104 +155,6 @@ func refusedWhenTrue(why string) rule {
 		}
 		return nil
 	}}
-}
-
-// superUser maps a SASL user or, as in ZooKeeper for the scheme digest, a user and hash.
-func superUser(z *zoo, key, value string) error {
-	if strings.Contains(value, ":") {
-		return toFlag("super-digest").apply(z, key, value)
-	}
-	return z.set("sasl-super", value)
-}
-
-// authProvider accepts the built-in schemes. Without SASL users no client gets a sasl identity. That gives no
-// client any access, so the server may start.
-func authProvider(z *zoo, key, value string) error {
-	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
-		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] &&
-			!z.given["kerberos-keytab"] {
-			z.s.Note(key, "there are no users: name a JAAS file by java.security.auth.login.config, --sasl-users, or "+
-				"--kerberos-keytab")
-		}
-		return nil
-	}
-	for _, known := range []string{"DigestAuthenticationProvider", "IPAuthenticationProvider",
-		"EnsembleAuthenticationProvider", "X509AuthenticationProvider"} {
-		if strings.HasSuffix(value, "."+known) {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s cannot be loaded: the schemes are world, auth, digest, ip, x509, sasl and "+
-		"ensemble", value)
-}
-
-const asPEM = "only PEM files are read; convert with: keytool -importkeystore -srckeystore store.jks " +
-	"-destkeystore store.p12 " +
-	"-deststoretype PKCS12 && openssl pkcs12 -in store.p12 -nodes -out store.pem"
-
-// pemFile accepts a store if it is a PEM file. A key store holds certificate and key.
-func pemFile(cert, key string) rule {
-	return rule{"sets --" + cert + "; a PEM file", func(z *zoo, _, value string) error {
-		if z.given[cert] {
-			return nil
-		}
-		if !strings.HasSuffix(strings.ToLower(value), ".pem") {
-			return errors.New(asPEM)
-		}
-		if key != "" {
-			if err := z.set(key, value); err != nil {
-				return err
-			}
-		}
-		return z.set(cert, value)
-	}}
-}
-
-// storeType is the rule for a key that names the type of a store.
-var storeType = unless("PEM", rule{"only the value PEM is accepted", refused(asPEM).apply})
-
-func clientAuth(z *zoo, _, value string) error {
-	switch v := strings.ToLower(value); v {
-	case "":
-		return nil // the same as a missing key
-	case "none", "want", "need":
-		z.s.TLSClientAuth = v
-		return nil
-	}
-	return fmt.Errorf("%q is not one of none, want, need", value)
-}
-
-// protocols stores the oldest protocol that the file allows; the server never speaks one older than 1.2.
-func protocols(z *zoo, _, value string) error {
-	asked := Words(value)
-	switch {
-	case slices.Contains(asked, "TLS"), slices.Contains(asked, "TLSv1.2"):
-	case slices.Contains(asked, "TLSv1.3"):
-		z.s.TLS13 = true
-	default:
-		return errors.New("only TLS 1.2 and 1.3 are supported")
-	}
-	return nil
-}
-
-func sslQuorum(z *zoo, _, value string) error {
-	_, store := z.seen["ssl.quorum.keyStore.location"]
-	if strings.EqualFold(value, "true") && !store && !z.given["peer-tls-cert"] {
-		return errors.New("give --peer-tls-cert, --peer-tls-key and --peer-tls-ca")
-	}
-	return nil
-}
-
-// sslOther refuses every setting of TLS that the server does not support.
-func sslOther(_ *zoo, key, value string) error {
-	if value == "" {
-		return nil
-	}
-	if strings.Contains(key, "password") {
-		return errors.New("keys with a password are not read: store the key without one, in a file that only " +
-			"the server may read")
-	}
-	return errors.New("this setting of TLS is not supported")
 }
 
 // dataLogDir has no effect, but must not hide existing logs.

@@ -1,6 +1,11 @@
 package settings
 
-import "strings"
+import (
+	"os"
+	"strings"
+
+	"github.com/zlockd/zlockd/raftfsm/secretfile"
+)
 
 // withoutSecrets returns the text of a zoo.cfg that operators may see. It leaves out the values of all keys
 // with the names of secrets, also in lines that are comments. The value of superUser may be a hash.
@@ -28,4 +33,17 @@ func withoutSecrets(text string) string {
 		}
 	}
 	return strings.Join(lines, "")
+}
+
+// checkSecrets refuses a configuration that holds a secret and that every user of the machine can read. The
+// hash of --super-digest is a secret, because it has no salt.
+func (s *Settings) checkSecrets() {
+	if s.SuperDigest == "" || s.origin["super-digest"] != s.Config || s.Config == "" {
+		return
+	}
+	if info, err := os.Stat(s.Config); err == nil && info.Mode().IsRegular() {
+		if err := secretfile.Check(s.Config, info); err != nil {
+			s.Fault("--super-digest: %w", err)
+		}
+	}
 }

@@ -54,3 +54,6 @@ func (t *Tree) countKin(n *nodes.Node, by int32) {
 		known[recipe.KinOf(n.Name)] += by
 	}
 }
+
+// kins counts the living contenders of a directory by kin.
+type kins [recipe.Kins]int32

@@ -1,0 +1,142 @@
+package take
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/client/internal/hold"
+	"github.com/zlockd/zlockd/client/internal/session"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/recipe/turns"
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// delayRecord encodes the mark of a holder; an empty holder takes the mark back.
+func delayRecord(holder string) []byte { return recipe.Record{Holder: &holder}.Encode() }
+
+// lockDelay waits if the last holder went away without unlocking. A writer then marks the directory with its
+// own id. A reader leaves no mark, because its end needs no delay. It removes the mark of the dead holder, so
+// that the next reader need not wait again. While lockDelay waits, the own node remains the first. lockDelay
+// overwrites only marks of contenders, never the data of another program.
+func (w *waiter) lockDelay(ctx context.Context, names []string) error {
+	own, writes := w.id.UUID(), w.q.Kind.Exclusive()
+	for {
+		dir, err := w.e.Conn().Get(ctx, w.a.dir)
+		if err != nil {
+			return err
+		}
+		rec, ok := recipe.ParseRecord(dir.Data)
+		if !ok || rec.Limit != 0 || rec.Layout != "" {
+			return fmt.Errorf("%w: lock delay: the data of %s were written for another purpose",
+				hold.ErrUnsupported, w.a.dir)
+		}
+		marked := rec.Holder != nil && *rec.Holder != ""
+		if marked && *rec.Holder != own && !lives(names, *rec.Holder) {
+			left, err := w.delayLeft(ctx, &dir, rec)
+			switch {
+			case errors.Is(err, zk.ErrBadVersion): // another client wrote, or the first of two requests succeeded
+				continue
+			case err != nil:
+				return err
+			case left > 0 && w.a.Try:
+				return hold.ErrNotAcquired
+			case left > 0:
+				w.c.Keeper.Log().Info("last holder did not unlock, waiting", "path", w.a.Path, "left", left)
+				w.late = true
+				if err := w.sit(ctx, left); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		holder := ""
+		switch {
+		case writes:
+			holder = own
+			w.unmark = []zk.Op{zk.SetData{Path: w.a.dir, Data: delayRecord(""), Version: dir.Stat.Version + 1}}
+		case !marked:
+			return nil
+		}
+		err = w.setMark(ctx, &dir, delayRecord(holder))
+		switch {
+		case errors.Is(err, zk.ErrBadVersion):
+			w.unmark = nil
+			continue
+		case !writes && errors.Is(err, zk.ErrNoAuth):
+			return nil // the reader has waited anyway
+		}
+		return err
+	}
+}
+
+// delayLeft returns how much is left of the lock delay after a dead holder. If no contender has marked the
+// holder as dead yet, delayLeft does it, so that the server stamps the time.
+func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record) (time.Duration, error) {
+	delay := w.a.Terms.LockDelay
+	if !rec.Dead {
+		rec.Dead = true
+		err := w.setMark(ctx, dir, rec.Encode())
+		if errors.Is(err, zk.ErrNoAuth) && !w.q.Kind.Exclusive() { // without a stamp, the reader uses its own clock
+			if w.deathSeen.IsZero() {
+				w.deathSeen = time.Now()
+			}
+			return delay - time.Since(w.deathSeen), nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return turns.DelayLeft(delay, dir.Stat.Mtime, w.Stat.Ctime, time.Since(w.born)), nil
+}
+
+// setMark writes the data of the directory at the version seen.
+func (w *waiter) setMark(ctx context.Context, dir *zk.Node, data []byte) error {
+	return session.Again(ctx, func() error {
+		st, err := w.e.Conn().Set(ctx, w.a.dir, data, dir.Stat.Version)
+		if err == nil {
+			dir.Stat = st
+		}
+		return err
+	})
+}
+
+// lives reports whether the list contains a node with this id, with or without hyphens.
+func lives(names []string, uuid string) bool {
+	hex := strings.ReplaceAll(uuid, "-", "")
+	return slices.ContainsFunc(names, func(n string) bool {
+		return strings.Contains(n, uuid) || strings.Contains(n, hex)
+	})
+}
+
+// lockDelay delays a grant if the mark's owner went away without unlocking. It reports whether the
+// attempt must look again.
+func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
+	v := w.dir.view(w.a.Terms.Policy)
+	dead := v.Door.Kind != recipe.DoorOpen && v.Door.Owner != w.id && v.DoorOwner() == nil
+	switch {
+	case w.a.Terms.LockDelay == 0 || !dead:
+		return false, nil
+	case !w.dir.rec.Dead:
+		return true, w.dir.setDead(ctx)
+	case !w.queued:
+		return true, w.enqueue(ctx) // the server stamps the node, so the delay counts from the loss
+	}
+	left := turns.DelayLeft(w.a.Terms.LockDelay, w.dir.stamp, w.Stat.Ctime, time.Since(w.born))
+	switch {
+	case left <= 0 && w.reads():
+		return true, w.dir.setDoor(ctx, recipe.Door{}) // so that the next reader need not wait again
+	case left <= 0:
+		return false, nil
+	case w.a.Try:
+		return true, hold.ErrNotAcquired
+	}
+	w.c.Keeper.Log().Info("last holder did not unlock, waiting", "path", w.a.Path, "left", left)
+	if err := w.watchOwn(ctx); err != nil {
+		return true, err
+	}
+	return true, w.e.Rest(ctx, time.After(left), w.dir.watch.Fired(), session.FiredOf(w.own))
+}

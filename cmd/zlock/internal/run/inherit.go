@@ -1,0 +1,103 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
+)
+
+// taskOf returns the task of this process. If an ancestor runs under a lock, the task is the ancestor's, so
+// that both count as one party of a wait. Otherwise it is a new task.
+func taskOf(getenv func(string) string) string {
+	return cmp.Or(getenv("ZLOCK_TASK"), rand.Text())
+}
+
+// ancestorHolds looks a path up in ZLOCK_HOLDS.
+func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
+	for _, word := range strings.Fields(value) {
+		i := strings.LastIndexByte(word, '@')
+		if i < 0 {
+			continue
+		}
+		root, err := url.PathUnescape(word[:i])
+		if err != nil {
+			continue
+		}
+		s, err := fence.ParseSequencer(word[i+1:])
+		if err == nil && root+s.Path == chroot+path {
+			return s, true
+		}
+	}
+	return fence.Sequencer{}, false
+}
+
+// inherited reports whether an ancestor of this process still holds all paths, as the server confirms.
+// COMMAND then needs no lock of its own. It is an error if the ancestor holds only some of the paths, or if
+// --inherit is missing, because zlock would wait for its own ancestor. If the modes differ, the ancestor's
+// lock must be exclusive.
+func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot string, paths []string,
+	inherit bool, mode fence.Mode) ([]fence.Sequencer, error) {
+	ctx, cancel := connect.AnswerWithin(ctx, connect.AnswerTimeout)
+	defer cancel()
+	var found []fence.Sequencer
+	for _, p := range paths {
+		s, ok := ancestorHolds(c.Getenv("ZLOCK_HOLDS"), chroot, p)
+		if !ok {
+			continue
+		}
+		// The ancestor may have another chroot, so use this process's path of the node.
+		s.Path = p
+		switch err := cl.CheckSequencer(ctx, s); {
+		case err == nil:
+			found = append(found, s)
+		case errors.Is(err, fence.ErrStale):
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		default:
+			return nil, fmt.Errorf("ask whether an ancestor still holds %s: %w", p, err)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return nil, nil
+	case !inherit:
+		return nil, cli.Exitf(call.ExitFailed,
+			"an ancestor of this process holds %s, so zlock would wait for itself; "+
+				"'zlock run --inherit' runs COMMAND under that lock", found[0].Path)
+	case len(found) < len(paths):
+		return nil, cli.Exitf(call.ExitFailed,
+			"an ancestor of this process holds some of the paths, but not all")
+	}
+	for _, s := range found {
+		if s.Mode != mode && s.Mode != fence.Exclusive {
+			return nil, cli.Exitf(call.ExitFailed, "an ancestor of this process holds %s in the mode %s, "+
+				"not %s",
+				s.Path, s.Mode, mode)
+		}
+	}
+	return found, nil
+}
+
+// inheritedSlots returns the numbers of an ancestor's permits, if the ancestor has numbers.
+func inheritedSlots(c *call.Call, held []fence.Sequencer) (slots []int) {
+	if c.Getenv("ZLOCK_SLOTS") == "" {
+		return nil
+	}
+	for _, h := range held {
+		if slot := recipe.SlotOf(recipe.Base(h.Node)); slot > 0 {
+			slots = append(slots, slot)
+		}
+	}
+	return slots
+}
