@@ -175,7 +175,7 @@ func TestShowTellsOfContendersThatAreNotUnderstood(t *testing.T) {
 	env := map[string]string{"ZLOCK_ADMIN": s.Listener.Addr().String()}
 	out, _, code := runIn(t, env, "show", "--server", "/l")
 	expect.Equal(t, code, call.ExitNo, "exit code")
-	expect.Has(t, out, "1 contenders at /l, but it is not known which of them hold")
+	expect.Has(t, out, "1 contenders at /l, but it is not known which of them hold it")
 }
 
 // For each command, the documentation names each field of the answer in JSON.

@@ -176,7 +176,7 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 		expect.That(t, tc.file != "peer2" || len(names) == 1, "a peer has one name, not %q", names)
 	}
 	before := string(text)
-	expect.Has(t, ca(call.ExitFailed, "init"), "nothing is overwritten", "a second authority")
+	expect.Has(t, ca(call.ExitFailed, "init"), "nothing was overwritten", "a second authority")
 	if text, _ := os.ReadFile(filepath.Join(dir, "ca.pem")); string(text) != before {
 		t.Error("the authority was overwritten")
 	}
@@ -257,7 +257,7 @@ func TestCACertificatesEndWithTheirAuthority(t *testing.T) {
 	}{
 		"before it":    {20 * day, "10", call.ExitOK, ""},
 		"with it":      {20 * day, "30", call.ExitOK, "peer1.pem ends with its authority, on "},
-		"it has ended": {-time.Minute, "10", call.ExitFailed, "the authority has ended, on "},
+		"it has ended": {-time.Minute, "10", call.ExitFailed, "the authority ended on "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &certs.Authority{Dir: t.TempDir(), Life: tc.left}

@@ -168,15 +168,16 @@ func TestMemberJobsAreShown(t *testing.T) {
 		{"--no-vote -w 7 add 4 h4:2888", []string{`{"done":true}`}, "", 0,
 			"[{add 4 h4:2888 true true 7000 false}]"},
 		{"add 4 h4:2888", []string{follows, "", `{"done":true}`},
-			"zlock: server 4 follows\nzlock: the connection to the server is lost; zlock asks it again\n",
+			"zlock: server 4 follows\nzlock: the connection to the server is lost; zlock asks the server " +
+				"again\n",
 			0, "[{add 4 h4:2888 true false 30000 false} {add 4 h4:2888 true false 30000 true}]"},
 		{"replace 4", []string{follows, `{"done":true,"error":"the server stops","code":"interrupted"}`, "",
-			`{"done":true}`}, "asks it again\n",
+			`{"done":true}`}, "asks the server again\n",
 			0, "[{replace 4  true false 30000 false} {replace 4  true false 30000 true}]"},
 		{"replace 4", []string{`{"kind":"removed","text":"server 4 is taken out","rest":{"op":"add","id":4,` +
 			`"addr":"h4:2888","wait":true,"no_vote":true,"patience_ms":30000,"again":true}}`, "", `{"done":true}`},
 			"zlock: server 4 is taken out\n" +
-				"zlock: the connection to the server is lost; zlock asks it again\n",
+				"zlock: the connection to the server is lost; zlock asks the server again\n",
 			0, "[{replace 4  true false 30000 false} {add 4 h4:2888 true true 30000 true}]"},
 		{"lead 4", []string{""},
 			"the connection to the admin listener ended: EOF; the same command continues the job",
@@ -185,11 +186,11 @@ func TestMemberJobsAreShown(t *testing.T) {
 		{"remove 9", []string{`{"done":true,"error":"server 9 is not a member","code":"not_member"}`},
 			"zlock: member: server 9 is not a member\n",
 			call.ExitNo, "[{remove 9  true false 30000 false}]"},
-		{"remove x", nil, "zlock: member: the ID of a member is a number\nTry 'zlock member --help'.\n",
+		{"remove x", nil, "zlock: member: the ID of a member must be a number\nTry 'zlock member --help'.\n",
 			call.ExitFailed, "[]"},
 		{"add 4", nil, "zlock: member: member add takes 2 operands\nTry 'zlock member --help'.\n",
 			call.ExitFailed, "[]"},
-		{"--no-vote promote 4", nil, "--no-vote is for add", call.ExitFailed, "[]"},
+		{"--no-vote promote 4", nil, "--no-vote works only with add", call.ExitFailed, "[]"},
 		{"rename 4", nil, "is not one of list, add, promote, replace, lead, remove", call.ExitFailed, "[]"},
 	} {
 		f, env, auth := newFakeMembers(t)

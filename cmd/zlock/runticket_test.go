@@ -208,7 +208,7 @@ func TestRunByRate(t *testing.T) {
 	expect.Equal(t, out, "one\n")
 	s.zlock(0, "run", "--rate", "2/3", "/api", "--", "true")
 	_, errs := s.zlock(call.ExitNotAcquired, "run", "--rate", "2/3s", "-n", "/api", "--", "true")
-	expect.Has(t, errs, "/api has had 2 draws within 3s: the next is free at ")
+	expect.Has(t, errs, "/api has had 2 draws within 3s: the next draw is free at ")
 	_, errs = s.zlock(4, "run", "--rate", "2/3s", "-q", "-w", ".1", "-E", "4", "/api", "--", "true")
 	expect.Equal(t, errs, "", "what it says with --quiet")
 	s.zlock(0, "run", "--rate", "2/3s", "/api", "--", "true")
@@ -295,7 +295,7 @@ func testAnswersOfOtherPrograms(t *testing.T, dir string) {
 			s := &ticketRunner{t, other.URL, dir}
 			for _, command := range []string{"take", "renew", "give"} {
 				_, errs := s.zlock(call.ExitNoSession, command, "--ticket-file", "a", "--timeout", "1", "/l")
-				expect.Has(t, errs, "unlike a port for tickets")
+				expect.Has(t, errs, "is not a port for tickets")
 			}
 			s.zlock(call.ExitNoSession, "run", "--ticket-file", "a", "--connect-timeout", "1", "--", "true")
 		})

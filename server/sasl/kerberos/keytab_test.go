@@ -70,7 +70,7 @@ func TestKeytabFiles(t *testing.T) {
 		"only old keys": {keytab{{server, 1, old}}, "", 0o600, "",
 			"no AES key"},
 		"old keys as well":    {keytab{{server, 1, old}, one}, "", 0o600, "zookeeper/host@ZK.TEST", ""},
-		"open":                {keytab{one}, "", 0o644, "", "every user of this machine (mode 0644): chmod o-rwx"},
+		"open":                {keytab{one}, "", 0o644, "", "every user of this machine (mode 0644): run chmod o-rwx"},
 		"empty":               {nil, "", 0o600, "", "holds no key"},
 		"no principal":        {keytab{one}, "a//b@C", 0o600, "", "is not a principal"},
 		"no principal at all": {keytab{one}, "@C", 0o600, "", "is not a principal"},

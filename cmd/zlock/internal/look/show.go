@@ -117,12 +117,12 @@ func showQueue(c *call.Call, q *recipe.Queue, format string, holders, waiters bo
 func emptyText(q *recipe.Queue, holders, waiters bool) string {
 	path := call.Clean(q.Path)
 	if n := len(q.Participants); n > 0 && q.Kind == recipe.KindUnknown {
-		return fmt.Sprintf("%d contenders at %s, but it is not known which of them hold; zlock node ls "+
+		return fmt.Sprintf("%d contenders at %s, but it is not known which of them hold it; zlock node ls "+
 			"shows their nodes", n, path)
 	}
 	switch {
 	case !waiters && len(q.Waiters) > 0:
-		return fmt.Sprintf("no client holds %s; %d wait for it", path, len(q.Waiters))
+		return fmt.Sprintf("no client holds %s; %d clients wait for it", path, len(q.Waiters))
 	case !waiters:
 		return "no client holds " + path
 	case !holders:

@@ -106,7 +106,7 @@ func certify(c *call.Call, a *authority) error {
 			}
 		}
 		if len(a.hosts) == 0 {
-			return cli.Usagef("by which names or addresses do clients know server %d? Give --host", id)
+			return cli.Usagef("give --host with the names or addresses by which clients know server %d", id)
 		}
 		name := fmt.Sprintf("zlockd-%d", id)
 		both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
@@ -192,7 +192,8 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 	if !cert.IsCA {
 		ca, err := a.load("ca")
 		if err != nil {
-			return fmt.Errorf("%w; 'zlock ca init' makes the authority, --dir names its directory", err)
+			return fmt.Errorf("%w; make the authority with 'zlock ca init', or name its directory with --dir",
+				err)
 		}
 		parent, signer = ca.Leaf, ca.PrivateKey
 		cert.KeyUsage = x509.KeyUsageDigitalSignature
@@ -205,11 +206,11 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 	cert.NotBefore, cert.NotAfter = time.Now().Add(-time.Hour), time.Now().AddDate(0, 0, a.days)
 	if !cert.IsCA && cert.NotAfter.After(parent.NotAfter) { // a certificate is useless after its authority ends
 		if cert.NotAfter = parent.NotAfter; time.Until(cert.NotAfter) <= 0 {
-			return fmt.Errorf("the authority has ended, on %s; 'zlock ca init --renew' makes it again, "+
+			return fmt.Errorf("the authority ended on %s; 'zlock ca init --renew' makes it again, "+
 				"and every machine needs the new ca.pem", cert.NotAfter.UTC().Format(time.DateOnly))
 		}
-		a.say("%s.pem ends with its authority, on %s: 'zlock ca init --renew' makes that again, and every "+
-			"machine needs the new ca.pem", name, cert.NotAfter.UTC().Format(time.DateOnly))
+		a.say("%s.pem ends with its authority, on %s: 'zlock ca init --renew' makes the authority again, "+
+			"and every machine needs the new ca.pem", name, cert.NotAfter.UTC().Format(time.DateOnly))
 	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, parent, key.Public(), signer)
 	if err != nil {
@@ -239,8 +240,8 @@ func (a *authority) write(name, kind string, der []byte, mode os.FileMode) error
 	})
 	switch {
 	case errors.Is(err, os.ErrExist):
-		return fmt.Errorf("%s: %w; nothing is overwritten: --renew makes certificates again, or move the old "+
-			"files away", file, os.ErrExist)
+		return fmt.Errorf("%s: %w; nothing was overwritten: give --renew to make certificates again, or "+
+			"move the old files away", file, os.ErrExist)
 	case err == nil:
 		a.made = append(a.made, file)
 	}

@@ -68,7 +68,7 @@ func member(c *call.Call, f *connect.AdminFlags, noVote bool, format string) err
 	case len(args) < n[0] || len(args) > n[1]:
 		return cli.Usagef("member %s takes %d operands", op, n[0])
 	case noVote && op != "add":
-		return cli.Usagef("--no-vote is for add")
+		return cli.Usagef("--no-vote works only with add")
 	}
 	if op == "list" {
 		return connect.WithAdmin(c, f, func(ctx context.Context, admin connect.Admin) error {
@@ -77,7 +77,7 @@ func member(c *call.Call, f *connect.AdminFlags, noVote bool, format string) err
 	}
 	id, err := strconv.ParseUint(args[0], 10, 32)
 	if err != nil {
-		return cli.Usagef("the ID of a member is a number")
+		return cli.Usagef("the ID of a member must be a number")
 	}
 	job := status.Job{Op: op, ID: uint32(id), Wait: true, NoVote: noVote, Patience: f.Timeout.Milliseconds()}
 	if len(args) > 1 {

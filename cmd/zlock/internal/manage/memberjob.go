@@ -46,7 +46,7 @@ func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.
 			return err
 		}
 		j.Again = true
-		line.Tell("lost", "the connection to the server is lost; zlock asks it again")
+		line.Tell("lost", "the connection to the server is lost; zlock asks the server again")
 		if err := call.Sleep(ctx, memberPoll); err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func draw(c *call.Call, k *ticket.Asker, limit int, per time.Duration, t *ticket
 		text := fmt.Sprintf("%s has had %d draws within %v", k.Path, limit, call.DurationText(per))
 		if a.Retry > 0 {
 			free := time.Now().Add(time.Duration(a.Retry) * time.Millisecond)
-			text += ": the next is free at " + call.Clock(free)
+			text += ": the next draw is free at " + call.Clock(free)
 		}
 		return text
 	})
@@ -80,7 +80,7 @@ func draw(c *call.Call, k *ticket.Asker, limit int, per time.Duration, t *ticket
 		return call.Interrupted(interrupt)
 	case err != nil:
 		return cli.Exitf(call.ExitNoSession,
-			"no zlockd's port for tickets (--http, ZLOCK_HTTP) granted a draw: %w", err)
+			"no port for tickets (--http, ZLOCK_HTTP) granted a draw: %w", err)
 	case a.Drawn:
 		return nil
 	case a.NoDraw():

@@ -191,7 +191,7 @@ func (c *Caller) once(ctx context.Context, at, method, path string, query url.Va
 	// The answer of another program, such as a proxy before the server, says nothing about a ticket.
 	given := method == http.MethodDelete && a.Code == http.StatusNoContent
 	if !given && (json.Unmarshal(b, a) != nil || a.V != 1) {
-		return nil, fmt.Errorf("%s answers %d, unlike a port for tickets", at, resp.StatusCode)
+		return nil, fmt.Errorf("%s answers with status %d and is not a port for tickets", at, resp.StatusCode)
 	}
 	return a, nil
 }

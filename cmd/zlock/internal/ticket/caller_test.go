@@ -58,5 +58,5 @@ func TestLastAnswerIsToldWhenTheTimeEnds(t *testing.T) {
 	k := must.Get(ticket.NewCaller(proxy.URL, "", "", ""))(t)
 	_, err := k.Ask(ctx, http.MethodGet, "/v1/tickets", nil, nil)
 	must.Fails(t, err)
-	expect.Has(t, err.Error(), "unlike a port for tickets")
+	expect.Has(t, err.Error(), "is not a port for tickets")
 }
