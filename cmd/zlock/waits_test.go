@@ -50,3 +50,15 @@ func TestWaitersSayWhoHoldsTheLock(t *testing.T) {
 		})
 	}
 }
+
+// The environment of a daemon names a hold that is over. Below the daemon the same path is locked again, and a
+// zlock finds that hold of its ancestor.
+func TestInheritedHoldAfterAnOldOne(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", `ZLOCK_HOLDS="$(zlock run /old -- printenv ZLOCK_HOLDS)"; export ZLOCK_HOLDS
+		zlock run /old -- zlock run --inherit -w 5 /old -- echo inherited`)
+	cmd.Env = scriptEnv(t)
+	out, err := cmd.CombinedOutput()
+	expect.Equal(t, exitCode(err), 0, "exit code")
+	expect.Equal(t, string(out), "inherited\n", "output")
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/client"
@@ -23,8 +24,9 @@ func taskOf(getenv func(string) string) string {
 	return cmp.Or(getenv("ZLOCK_TASK"), rand.Text())
 }
 
-// ancestorHolds looks a path up in ZLOCK_HOLDS.
-func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
+// ancestorHolds returns the holds of a path in ZLOCK_HOLDS. The newest comes first: an ancestor may have lost an
+// older one, and the path may be locked again below that ancestor.
+func ancestorHolds(value, chroot, path string) (holds []fence.Sequencer) {
 	for _, word := range strings.Fields(value) {
 		i := strings.LastIndexByte(word, '@')
 		if i < 0 {
@@ -36,10 +38,11 @@ func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 		}
 		s, err := fence.ParseSequencer(word[i+1:])
 		if err == nil && root+s.Path == chroot+path {
-			return s, true
+			holds = append(holds, s)
 		}
 	}
-	return fence.Sequencer{}, false
+	slices.Reverse(holds)
+	return holds
 }
 
 // inherited reports whether an ancestor of this process still holds all paths, as the server confirms.
@@ -52,13 +55,7 @@ func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot stri
 	defer cancel()
 	var found []fence.Sequencer
 	for _, p := range paths {
-		s, ok := ancestorHolds(c.Getenv("ZLOCK_HOLDS"), chroot, p)
-		if !ok {
-			continue
-		}
-		// The ancestor may have another chroot, so use this process's path of the node.
-		s.Path = p
-		switch err := cl.CheckSequencer(ctx, s); {
+		switch s, err := living(ctx, cl, ancestorHolds(c.Getenv("ZLOCK_HOLDS"), chroot, p), p); {
 		case err == nil:
 			found = append(found, s)
 		case errors.Is(err, fence.ErrStale):
@@ -87,6 +84,19 @@ func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot stri
 		}
 	}
 	return found, nil
+}
+
+// living() returns the first of these holds of a path that a client still has. If there is none, the error is
+// fence.ErrStale.
+func living(ctx context.Context, cl *client.Client, holds []fence.Sequencer, path string) (fence.Sequencer,
+	error) {
+	for _, s := range holds {
+		s.Path = path // the ancestor may have another chroot, so use this process's path of the node
+		if err := cl.CheckSequencer(ctx, s); !errors.Is(err, fence.ErrStale) {
+			return s, err
+		}
+	}
+	return fence.Sequencer{}, fence.ErrStale
 }
 
 // inheritedSlots returns the numbers of an ancestor's permits, if the ancestor has numbers.
