@@ -32,6 +32,9 @@ type graphAnswer struct {
 // maxEdges is how many waits an answer has at most; the waits of cycles come first.
 const maxEdges = 2000
 
+// maxCycles is how many suspected deadlocks an answer has at most.
+const maxCycles = 100
+
 // waitGraph answers /wait-graph.
 func (v *View) waitGraph(ctx context.Context, q *ask.Query) (any, error) {
 	prefix := q.Prefix()
@@ -88,7 +91,12 @@ func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
 		e.Path, e.FromNode, e.ToNode = ask.Clip(e.Path), ask.Clip(e.FromNode), ask.Clip(e.ToNode)
 		a.Edges = append(a.Edges, e)
 	}
-	for _, c := range g.Cycles[:min(len(g.Cycles), 100)] {
+	cycles := g.Cycles[:min(len(g.Cycles), maxCycles)]
+	if len(cycles) < g.CycleCount {
+		a.Truncated = "too many: " + ask.Thousands(g.CycleCount) + " suspected deadlocks, the first " +
+			ask.Thousands(len(cycles)) + " shown"
+	}
+	for _, c := range cycles {
 		row := recipe.Cycle{Since: c.Since, Paths: []string{}, Parties: []int{}}
 		for _, p := range c.Parties[:min(len(c.Parties), 100)] {
 			row.Parties = append(row.Parties, add(p))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/recipe/turns"
+	"github.com/zlockd/zlockd/client/recipe/waits"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/report"
@@ -246,6 +247,18 @@ func TestAnswersCountTheWholeCrowd(t *testing.T) {
 		g := must.Get(v.waitGraph(t.Context(), &ask.Query{Values: url.Values{"prefix": {prefix}}}))(t).(graphAnswer)
 		expect.Equal(t, fmt.Sprint(g.EdgeCount, " ", g.Truncated), want, "waits below %q", prefix)
 	}
+}
+
+// An answer with the first of many suspected deadlocks says how many there are.
+func TestAnswersCountAllDeadlocks(t *testing.T) {
+	var list []recipe.Queue
+	for i := range 2 * (maxCycles + 20) {
+		task := func(n int) string { return fmt.Sprintf(`{"v":1,"task":"t%d"}`, n) }
+		list = append(list, *queue(fmt.Sprint("/app/", i), task(i), task(i^1)))
+	}
+	g := viewOf(&told{}).graphAnswer(waits.Graph(list), 0)
+	expect.Equal(t, len(g.Suspected), maxCycles, "suspected deadlocks in the answer")
+	expect.Equal(t, g.Truncated, "too many: 120 suspected deadlocks, the first 100 shown")
 }
 
 // TestMetricsOfACrowd: scans keep different numbers of the contenders of a long queue, but the metrics count
