@@ -28,13 +28,19 @@ say "tests: $*"
 # go links a kept program again only if something in it has changed.
 kept=bin/_tests
 case " $* " in *" -race "*) kept=$kept-race ;; esac
+# The tests of the short run wait more than they compute, so that more packages run at once.
+atonce=4
+case " $* " in
+*" -race "*) ;;
+*" -short "*) atonce=6 ;;
+esac
 mkdir -p "$kept" || exit 1
 
 # Once more each time: some tests build the programs themselves, which go's cache
 # does not see. Many at once, packages too, because most of them wait for a server.
 # Tests need no tables for a debugger, which take a third of the linker's time.
 # shellcheck disable=SC2086 # the packages are a list
-go run test/progress.go -vet=off -ldflags='-s -w' -o "$kept/" -count=1 -p 4 -parallel 8 -timeout 10m \
+go run test/progress.go -vet=off -ldflags='-s -w' -o "$kept/" -count=1 -p $atonce -parallel 8 -timeout 10m \
 	"$@" $packages ||
   { say "FAILED"; exit 1; }
 say "all tests passed"
