@@ -47,7 +47,7 @@ func TestBreakExpiredSparesTheOthers(t *testing.T) {
 			must.Is(t, l.Unlock(ctx), ErrLost)
 		})
 	}
-	// A waiter with such a limit is spared however long it waits.
+	// BreakExpired spares a waiter with a limit, however long it waits.
 	c, other, d, ctx := dial(t), dial(t), dir(t), testCtx(t)
 	l := lock(t, c.Mutex(d).Lock)
 	g := start(ctx, other.Mutex(d).Lock, over)
@@ -205,8 +205,8 @@ func TestBreakSparesTheNextHolder(t *testing.T) {
 	must.OK(t, c.Inspector().Break(testCtx(t), d+"/"+children[0], "", fence.Token(st.Czxid)))
 }
 
-// Break does not remove a node without a number if it cannot look at the node, and returns ErrNotHeld if the
-// node is gone by then.
+// Before it removes a node without a number, Break looks at the directory and at the node. If a look is
+// refused, the node stays. If the node is gone when Break looks, Break returns ErrNotHeld.
 func TestBreakOfANodeThatGoes(t *testing.T) {
 	t.Parallel()
 	shared(t)

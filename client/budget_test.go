@@ -53,8 +53,8 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 }
 
 // A waiter behind several contenders needs one more list than a waiter behind one, because the end of its
-// predecessor does not show whether the others have ended. It does not watch its own node while the queue
-// moves on.
+// predecessor does not show whether the contenders before the predecessor have ended. It does not watch its
+// own node while the queue moves on.
 func TestBudgetOfALongQueue(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -199,7 +199,7 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
-	// The load must not cost a client its session.
+	// With this many contenders the machine is busy. The timeout is long so that no client loses its session.
 	patient := WithSessionTimeout(40 * time.Second)
 	holder := dial(t, patient)
 	c, p := proxied(t, patient)

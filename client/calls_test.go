@@ -22,7 +22,7 @@ func TestServerWithoutContainers(t *testing.T) {
 		_, st := must.Get2(o.Get(path))(t)
 		must.Equal(t, st.EphemeralOwner, 0, "owner of %s", path)
 		unlock(t, l)
-		if i == 0 { // usually one request; two if the answer to a heartbeat comes late
+		if i == 0 { // usually one request; two if the client reconnects because a heartbeat is answered late
 			asked = refused.Seen()
 		}
 		must.That(t, asked > 0, "no container was asked for")

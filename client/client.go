@@ -75,9 +75,10 @@ func (c *Client) keep(k *session.Keeper) {
 }
 
 // Close ends all attempts and leases. Attempts under way end with ErrClosed, and leases are lost with the
-// reason Closed. The client removes abandoned nodes until ctx ends, or until the session ends by the client's
-// own clock. Then the client closes the session, and the server removes the nodes that are left. Close
-// returns the error of ctx if ctx ended before all nodes were removed. The client is closed in any case.
+// reason Closed. The client removes abandoned nodes until ctx ends, or until the session is over according to
+// the client's own clock. Then the client closes the session, and the server removes the nodes that are left.
+// Close returns the error of ctx if ctx ended before all nodes were removed. The client is closed in any
+// case.
 func (c *Client) Close(ctx context.Context) error {
 	return c.keeper.Close(ctx)
 }
@@ -148,7 +149,7 @@ func (c *Client) State() State { return State(c.keeper.State()) }
 func (c *Client) Servers() []string { return c.keeper.Servers() }
 
 // steadily() runs f in a confirmed session. It runs f again after lost replies and lost sessions, so f must
-// be safe to repeat. Its errors name path.
+// be safe to repeat. Each error that it returns contains `path`.
 func (c *Client) steadily(ctx context.Context, path string, f func(*session.Epoch) error) error {
 	if err := checkPath(path); err != nil {
 		return hold.ErrorAt(path, err)
@@ -168,7 +169,7 @@ func (c *Client) steadily(ctx context.Context, path string, f func(*session.Epoc
 	return hold.ErrorAt(path, hold.PublicErr(ctx, err))
 }
 
-// ask describes a call for a lock. It refuses options that cannot work together.
+// ask() describes a call for a lock. It refuses options that cannot work together.
 func (c *Client) ask(path string, cfg *options, mode fence.Mode, try bool) (take.Ask, error) {
 	a := take.Ask{Path: path, Mode: mode, Try: try, Terms: &cfg.Terms, Tell: c.teller(path, cfg)}
 	return a, hold.ErrorAt(path, cfg.check(path))

@@ -100,7 +100,7 @@ func TestNoWriteLeaseComesDuringADowngrade(t *testing.T) {
 	}
 }
 
-// idle waits until the client has removed what it abandoned.
+// idle() waits until the client has removed what it abandoned.
 func idle(t *testing.T, c *Client) {
 	t.Helper()
 	eventually(t, "nothing left to remove", func() bool { return c.keeper.Pending() == 0 })
@@ -217,7 +217,8 @@ func TestTaskStaysThroughAChangeOfMode(t *testing.T) {
 	}
 }
 
-// The client goes on looking at a held node after an error of the server, or an answer that it is busy.
+// The client goes on looking at a held node after an error of the server, or an answer that the server is
+// busy.
 func TestMonitorOutlastsErrors(t *testing.T) {
 	t.Parallel()
 	shared(t)

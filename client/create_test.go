@@ -300,7 +300,8 @@ func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
 	m := c.Mutex(d)
 	for range 10 {
 		l := lock(t, m.Lock)
-		// Each delete is cut off before it is carried out, twice; the reaper repeats it.
+		// The proxy passes the first delete on and then closes the connection, so the reaper deletes the node
+		// again.
 		r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete,
 			Match: func(f faultproxy.Frame) bool { return f.Path == l.Node() }, Nth: 1, Do: faultproxy.CutAfter})
 		ctx, cancel := context.WithCancel(context.Background())

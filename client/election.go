@@ -92,8 +92,8 @@ type sight struct {
 	w      *zk.Watch // fires when the leader may have changed
 }
 
-// look finds the first candidate and watches its node. If there is no candidate, look watches the directory.
-// If there is no directory, look watches for its creation.
+// look() finds the first candidate and watches its node. If there is no candidate, look() watches the
+// directory. If there is no directory, look() watches for its creation.
 func (el *Election) look(ctx context.Context, e *session.Epoch) (sight, error) {
 	for watch := false; ; {
 		names, w, err := e.List(ctx, el.path, watch)

@@ -49,8 +49,8 @@ func (k EventKind) String() string {
 	return "event " + strconv.Itoa(int(k))
 }
 
-// Event describes what happened to the session or to one contender; see [WithEvents]. A field that the
-// comment of the kind does not name is set only if its value is known.
+// Event describes what happened to the session or to one contender; see [WithEvents]. A field that the kind's
+// comment does not mention is set only if its value is known.
 type Event struct {
 	Kind EventKind
 
@@ -73,7 +73,7 @@ type Event struct {
 	Dropped  uint64 // how many events the client has dropped so far, because the function was too slow
 }
 
-// maxEvents bounds how many events wait for the function.
+// maxEvents bounds how many events wait to be delivered.
 const maxEvents = 4096
 
 // notifier delivers events in their order, from one goroutine.
@@ -103,7 +103,7 @@ func (n *notifier) add(ev Event, to ...func(Event)) {
 	}
 }
 
-// run delivers events until stop is closed, and then delivers the events that are left.
+// run delivers events until `stop` is closed, and then delivers the events that are left.
 func (n *notifier) run(stop <-chan struct{}) {
 	for {
 		select {

@@ -64,7 +64,7 @@ func several(t testing.TB) string {
 	return server.Ensemble(t).Addrs()
 }
 
-// dir is a path of the test's own.
+// dir returns a path that no other test uses.
 func dir(t testing.TB) string { return server.Dir(t) }
 
 // leakCheck fails the test if goroutines are left when everything was cleaned up.
@@ -156,8 +156,8 @@ func newProxy(t testing.TB, target string) *faultproxy.Proxy {
 // expire ends the latest session that came through the proxy.
 func expire(t testing.TB, p *faultproxy.Proxy) {
 	t.Helper()
-	// On a busy machine the client may be reconnecting at this moment, and its
-	// handshake take the session back before it is closed.
+	// On a busy machine the client may be reconnecting at this moment, and its handshake may take the session
+	// back before the proxy closes the session.
 	eventually(t, "the session to end", func() bool {
 		err := p.ExpireSession()
 		if err != nil {
@@ -250,7 +250,7 @@ func soon[T any](t testing.TB, what string, ch <-chan T) T {
 	}
 }
 
-// not() reports an event that must not happen within d.
+// not() ends the test if the channel delivers within the time d what must not happen.
 func not[T any](t testing.TB, what string, ch <-chan T, d time.Duration) {
 	t.Helper()
 	select {
@@ -335,7 +335,7 @@ func unlock(t testing.TB, l *Lease) {
 	must.OK(t, l.Unlock(ctx), "unlock")
 }
 
-// queued waits until n contenders are in dir.
+// queued() waits until n contenders are in dir.
 func queued(t testing.TB, o *zk.Conn, dir string, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d nodes in %s", n, dir), func() bool { return len(names(t, o, dir)) == n })

@@ -148,7 +148,7 @@ func TestCallsCountInTheirDirectories(t *testing.T) {
 	}
 }
 
-// If the server refuses one path, the client does not conclude that the server has no containers.
+// If the server refuses one path, the client still makes containers at other paths.
 func TestBadPathLeavesContainersAlone(t *testing.T) {
 	t.Parallel()
 	shared(t)

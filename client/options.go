@@ -104,9 +104,9 @@ func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, err
 func WithName(name string) Option { return ofSession(func(o *options) { o.name = name }) }
 
 // WithMaxHold ends a lease that lasts longer than d; 0 means no limit. The time counts from the grant; the
-// time of a set counts from the grant of the set's last lock. The lease's nodes stay for the time grace after
-// the lease has ended, so that the holder can finish its work. A grace of 0 means one second; a negative
-// grace means none.
+// time of a set counts from the grant of the set's last lock. After the lease has ended, its nodes stay for
+// the time `grace`, so that the holder can finish its work. A grace of 0 means one second; a negative grace
+// means none.
 func WithMaxHold(d, grace time.Duration) Option {
 	return func(o *options) { o.MaxHold, o.Grace = d, grace }
 }
@@ -154,7 +154,7 @@ func WithReentrant() Option { return func(o *options) { o.Reentrant = true } }
 // Without it, the contenders of one process first wait for each other within the process.
 func WithOwnPlace() Option { return func(o *options) { o.OwnPlace = true } }
 
-// WithRevocable ends a lease when another client has asked for the lock and the time grace has passed since
+// WithRevocable ends a lease when another client has asked for the lock and the time `grace` has passed since
 // then. Without it the holder only gets the request, by [Lease.Asked].
 func WithRevocable(grace time.Duration) Option {
 	return func(o *options) { o.Revocable, o.RevokeGrace = true, grace }

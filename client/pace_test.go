@@ -34,8 +34,8 @@ func line(t *testing.T, d string, n int) (h *Lease, waiting []granting, leave []
 	return h, waiting, leave
 }
 
-// Where turns are short, a waiter reads the list that proves its grant while its predecessor still holds.
-// When the predecessor releases, the waiter asks nothing.
+// Where turns are short, a waiter lists while its predecessor still holds. When the predecessor releases,
+// that list proves the waiter's turn, so the waiter sends no request.
 func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -66,7 +66,7 @@ func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
 	unlock(t, own)
 }
 
-// A waiter that looks ahead is not granted the lock if a contender before it leaves without having held.
+// If a contender that only waited leaves, a waiter that looks ahead behind it still waits for the holder.
 func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -105,7 +105,7 @@ func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 	}
 }
 
-// A waiter that looks ahead is granted the lock even if the last contender before it is gone by then.
+// A waiter that looks ahead is granted the lock even if the last contender before it is gone when it looks.
 func TestLookingAheadTooLate(t *testing.T) {
 	t.Parallel()
 	shared(t)

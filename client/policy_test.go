@@ -148,7 +148,7 @@ func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 		c, proxy := proxied(t)
 		ctx, cancel := context.WithCancel(testCtx(t))
 		defer cancel()
-		// The client looks at the directory, because the door's closing ended the watch on the record.
+		// The client looks at the directory, because its watch on the record fired when the door was closed.
 		look := proxy.Add(faultproxy.Rule{
 			Kind: faultproxy.Request, Op: faultproxy.OpExists, Match: func(f faultproxy.Frame) bool {
 				return f.Path == d

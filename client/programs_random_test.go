@@ -285,7 +285,7 @@ func restore(s *zlocktest.Server, backup []byte) {
 	endOthers(s, alive)
 }
 
-// endOthers ends all sessions except stay.
+// endOthers ends all sessions except those in `stay`.
 func endOthers(s *zlocktest.Server, stay []int64) {
 	for _, id := range s.Sessions() {
 		if !slices.Contains(stay, id) {

@@ -105,7 +105,7 @@ func Example_workersBySemaphore() {
 	// Output: done
 }
 
-// table stands for a table of a database, with a column fence.
+// table stands for a table of a database, with a column `fence`.
 type table struct {
 	mu    sync.Mutex
 	value string

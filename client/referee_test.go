@@ -58,7 +58,7 @@ func newReferee(t *testing.T) *referee {
 		forced: map[int]int{}, forcing: map[int]bool{}}
 }
 
-// start is called before a call of a client. granted() needs its result.
+// start() is called before a call of a client. granted() needs its result.
 func (r *referee) start(client int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +133,7 @@ func (r *referee) grant(c *claim, before int) {
 	r.judge(l, c)
 }
 
-// judge compares a claim with all others of its path. r.mu is held.
+// judge() compares a claim with all other claims of its path. r.mu is held.
 func (r *referee) judge(l *ledger, c *claim) {
 	permits := 0
 	for _, o := range l.claims {
@@ -160,7 +160,7 @@ func (r *referee) judge(l *ledger, c *claim) {
 	}
 }
 
-// numbers fails the test if two claims have a permit with the same number.
+// numbers() fails the test if two claims have a permit with the same number.
 func (r *referee) numbers(a, b *claim) {
 	for _, slot := range a.slots() {
 		expect.That(r.t, !slices.Contains(b.slots(), slot) || !a.holds() || !b.holds(),
@@ -168,7 +168,7 @@ func (r *referee) numbers(a, b *claim) {
 	}
 }
 
-// slots returns the numbers of the claim's permits on its path.
+// slots() returns the numbers of the claim's permits on its path.
 func (c *claim) slots() (slots []int) {
 	for _, s := range c.lease.Sequencers() {
 		if slot := recipe.SlotOf(recipe.Base(s.Node)); slot > 0 && s.Path == c.path {
@@ -192,8 +192,8 @@ func (r *referee) released(c *claim) {
 	}
 }
 
-// hears() counts the grants of one client and their ends. It fails the test if an end is reported before its
-// grant.
+// hears() counts the grants of one client, and the ends of these grants. It fails the test if the end of a
+// grant is reported before the grant.
 func (r *referee) hears() client.Option {
 	held := map[string]int{} // by path; no lock is needed, because a client reports its events one after another
 	return client.WithEvents(func(ev client.Event) {
@@ -245,8 +245,8 @@ func (r *referee) remove(path, node string, del func() error) {
 	}
 }
 
-// force runs do, which takes the locks of these clients away. Locks that these clients get during do are
-// uncertain, too.
+// force() runs do(), which takes the locks of these clients away. Locks that these clients get while do()
+// runs are uncertain, too.
 func (r *referee) force(do func(), clients ...int) {
 	mark := func(forcing bool) {
 		r.mu.Lock()
@@ -309,7 +309,8 @@ func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 	take(t.Context(), 1, other, nil)
 }
 
-// The referee does not trust a lease that is granted during a force, which may take long, as a restore does.
+// The referee does not trust a lease that is granted while force() runs, which may take long, as a restore
+// does.
 func TestRefereeDoesNotTrustWhatIsGrantedDuringAForce(t *testing.T) {
 	t.Parallel()
 	s, _, unaware, other := unawareAndOther(t)

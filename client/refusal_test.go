@@ -17,7 +17,7 @@ import (
 )
 
 // refusable is a call of the package, and what must exist before the call. The server does not refuse the
-// calls that prepare makes.
+// calls that prepare() makes.
 type refusable struct {
 	prepare func(t *testing.T, c, rival *Client, d string) func(ctx context.Context) error
 	leased  bool  // the call is about a lease, which may be lost during the call
@@ -85,12 +85,12 @@ func having(
 	return refusable{leased: true, prepare: func(t *testing.T, c, _ *Client,
 		d string) func(context.Context) error {
 		l := quietly(t, lock(c, d))
-		must.OK(t, c.keeper.Conn().Sync(testCtx(t), d)) // as in waiting
+		must.OK(t, c.keeper.Conn().Sync(testCtx(t), d)) // as in waiting()
 		return func(ctx context.Context) error { return call(ctx, c, l) }
 	}}
 }
 
-// of() turns a call that needs only the lease into a call for having.
+// of() turns a call that needs only the lease into a call for having().
 func of(call func(*Lease, context.Context) error) func(context.Context, *Client, *Lease) error {
 	return func(ctx context.Context, _ *Client, l *Lease) error { return call(l, ctx) }
 }

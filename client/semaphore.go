@@ -23,9 +23,9 @@ type Semaphore struct {
 }
 
 // Semaphore returns the semaphore on path. The number of permits that is stored at the path counts. If none
-// is stored, the first use stores the argument permits as that number; if permits is 0, a number must already
-// be stored. With [LayoutKazoo] the client refuses a number that differs from the stored number, as kazoo
-// does. Semaphore sends no request; only its methods do.
+// is stored, the first use stores the argument `permits` as that number; if `permits` is 0, a number must
+// already be stored. With [LayoutKazoo] the client refuses a number that differs from the stored number, as
+// kazoo does. Semaphore sends no request; only its methods do.
 func (c *Client) Semaphore(path string, permits int, opts ...Option) *Semaphore {
 	cfg := c.locks.with(opts)
 	return &Semaphore{c: c, path: path, cfg: cfg,

@@ -187,7 +187,7 @@ func TestAttemptOfTheWrongKindWritesNothing(t *testing.T) {
 				must.Equal(t, len(q.Holders), 1, "holders")
 				expect.Equal(t, q.Holders[0].Token, int64(l.Token()), "token of the holder")
 				unlock(t, l)
-				unlock(t, lock(t, c.Mutex(d, WithLockDelay(time.Hour)).Lock)) // the mark needs the data
+				unlock(t, lock(t, c.Mutex(d, WithLockDelay(time.Hour)).Lock)) // fails if data were left
 			})
 		}
 	}

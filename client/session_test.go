@@ -40,7 +40,7 @@ func TestE31Chroot(t *testing.T) {
 	must.OK(t, b.CheckSequencer(testCtx(t), l.Sequencer()))
 	must.OK(t, expect.Err(l.Txn(testCtx(t), czk.Check{Path: "/m", Version: -1})), "transaction")
 	unlock(t, l)
-	unlock(t, g.wait(t)) // the event came under the client's path
+	unlock(t, g.wait(t)) // the event's path was without the chroot
 	set := must.Get(a.All(testCtx(t), a.Mutex("/x").Request(), a.Mutex("/y").Request()))(t)
 	unlock(t, set)
 	var found int
@@ -226,7 +226,7 @@ func TestE37WallClockIsSet(t *testing.T) {
 	must.OK(t, l.Err())
 	clock.move(0, time.Hour)
 	if l.Valid() {
-		t.Fatal("time set forward does not count") // the time may have passed
+		t.Fatal("time set forward does not count") // an hour may really have passed
 	}
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 }
@@ -278,7 +278,7 @@ func TestE39HeartbeatReplyDelayed(t *testing.T) {
 			return delay.Seen() > seen &&
 				c.keeper.Heartbeats() > beats
 		})
-		until := c.Session().ValidUntil // read this before sent, because a later heartbeat may change both
+		until := c.Session().ValidUntil // read this before `sent`, because a later heartbeat may change both
 		mu.Lock()
 		at := sent
 		mu.Unlock()
@@ -301,8 +301,8 @@ func TestDialWaitsForNoHeartbeat(t *testing.T) {
 	p := newProxy(t, addr(t))
 	beat := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Do: faultproxy.Hold})
 	defer beat.Release()
-	asked := time.Now().Add(-5 * time.Millisecond) // the clocks that a client compares differ by less
-	// The first heartbeat is due after a third of this.
+	asked := time.Now().Add(-5 * time.Millisecond) // the clocks that a client compares differ by less than that
+	// The first heartbeat is due after a third of the session timeout.
 	c := dialTo(t, p.Addr(), WithSessionTimeout(40*time.Second))
 	s, seen := c.Session(), time.Now()
 	expect.Equal(t, c.State(), StateReady)

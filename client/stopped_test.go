@@ -102,7 +102,7 @@ type process struct {
 	lines chan []string
 }
 
-// spawn starts the test binary as a child that locks path.
+// spawn starts the test binary as a child that locks `path`.
 func spawn(t *testing.T, servers, path string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -126,7 +126,7 @@ func spawn(t *testing.T, servers, path string) *process {
 	return p
 }
 
-// says() waits for the child's next line, which must begin with word. If the child lost its lock before it
+// says() waits for the child's next line, which must begin with `word`. If the child lost its lock before it
 // was stopped, the test begins again.
 func (p *process) says(t *testing.T, word string) []string {
 	t.Helper()

@@ -42,7 +42,7 @@ func eventsUnder(p *faultproxy.Proxy, d string) int {
 	return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Event && f.Under(d) })
 }
 
-// touch writes a node's data again, without a change.
+// touch() writes a node's data again, without a change.
 func touch(t testing.TB, o *zk.Conn, path string) {
 	t.Helper()
 	data, _, err := o.Get(path)
@@ -391,7 +391,7 @@ func TestE29PredecessorNotReadable(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
 	holder := dial(t, WithAuth("digest", "holder:secret"))
-	w, p := proxied(t, WithSessionTimeout(8*time.Second)) // it looks again after a part of it
+	w, p := proxied(t, WithSessionTimeout(8*time.Second)) // a waiter looks again after a part of this time
 	unlock(t, lock(t, w.Mutex(d).Lock))                   // makes the directory open to all
 	hm := holder.Mutex(d, WithACL(czk.AuthACL(czk.PermAll)...))
 	h := lock(t, hm.Lock)

@@ -86,8 +86,8 @@ func (d *Decoder) Long() int64 {
 	return int64(binary.BigEndian.Uint64(b))
 }
 
-// Buffer reads a byte buffer. For a null buffer it returns nil; for an empty buffer it does not, because the
-// data of nodes keep this difference. The result points into the input.
+// Buffer reads a byte buffer. For a null buffer it returns nil, and for an empty buffer an empty slice,
+// because a node's data may be either. The result points into the input.
 func (d *Decoder) Buffer() []byte {
 	n := d.Int()
 	switch {

@@ -368,7 +368,7 @@ func TestNumbersHaveNames(t *testing.T) {
 }
 
 // FuzzDecoder reads random bytes as each kind of record. The decoder does not panic and reads nothing beyond
-// the input. What it read is written back as the same bytes.
+// the input. A create stays the same when it is written and read again.
 func FuzzDecoder(f *testing.F) {
 	f.Add(createBody())
 	f.Add([]byte("\xff\xff\xff\xff\x7f\xff\xff\xff"))

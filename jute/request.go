@@ -40,9 +40,9 @@ func DecodeConnectRequest(b []byte) (ConnectRequest, error) {
 	return r, d.err
 }
 
-// AppendConnectResponse appends the frame that answers a ConnectRequest. If timeout and session are 0, the
-// answer refuses the session for good. The password always has 16 bytes, because the C client reads a fixed
-// layout.
+// AppendConnectResponse appends the frame that answers a ConnectRequest. If `timeout` and `session` are 0,
+// the answer refuses the session for good. The password always has 16 bytes, because the C client reads a
+// fixed layout.
 func AppendConnectResponse(b []byte, timeout int32, session int64, password [PasswordSize]byte, withReadOnly,
 	readOnly bool) []byte {
 	b, at := BeginFrame(b)

@@ -86,8 +86,7 @@ func (d *Decoder) ACL() (acl []ACL, nullID bool) { return d.aclOnto(nil, 1<<30) 
 // accepts, which is enough to refuse the ACL.
 const KeptACL = 1001
 
-// aclOnto is like ACL, but reuses the memory of room. The parameter most bounds the number of entries that it
-// keeps.
+// aclOnto is like ACL, but reuses the memory of `room`, and keeps at most `most` entries.
 func (d *Decoder) aclOnto(room []ACL, most int) (acl []ACL, nullID bool) {
 	n := d.Count(12)
 	if n <= 0 {

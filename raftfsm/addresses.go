@@ -75,7 +75,7 @@ func (a *addresses) instead(id uint32, addr string) string {
 		return addr
 	}
 	if !a.n.disk.StaysMember(m.config, peer.ServerID(id), raft.ServerAddress(addr)) {
-		return addr // until look confirms the move again
+		return addr // until look() confirms the move again
 	}
 	return m.to
 }
@@ -90,7 +90,7 @@ func (a *addresses) heard(g *peer.Greeting) {
 	}
 }
 
-// say stores the address that a server gives as its own, and reports whether it is new.
+// say() stores the address that a server gives as its own, and reports whether the address is new.
 func (a *addresses) say(id uint32, addr string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -170,8 +170,8 @@ func (a *addresses) find(id uint32, at string, config uint64, places []string) {
 	}
 }
 
-// refuses logs once that the server at an address in --peers refuses to talk to this server: its data
-// directory or the list may belong to another cluster.
+// refuses() logs that the server at an address in --peers refuses to talk to this server, once for each
+// reason: that server's data directory, or this server's --peers, may belong to another cluster.
 func (a *addresses) refuses(id uint32, addr string, err error) {
 	text := err.Error()
 	a.mu.Lock()
@@ -212,7 +212,7 @@ func (a *addresses) found(id uint32, m move) {
 }
 
 // publish writes the new address of a member into the log, if the member gives that address as its own and
-// other members reach it there. One call writes one address; the next look finds the others.
+// other members reach it there. One call writes one address; the next calls write the others.
 func (a *addresses) publish(t *leading.Term) {
 	n := a.n
 	servers, config := n.raft.Configuration()
@@ -243,7 +243,7 @@ func (a *addresses) publish(t *leading.Term) {
 	}
 }
 
-// reached asks the other members whether they reach a server at an address. It returns an error if a member
+// reached() asks the other members whether they reach a server at an address. It returns an error if a member
 // does not reach it, or no member answers.
 func (a *addresses) reached(ctx context.Context, servers []raft.Server, place peer.Place) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*addressAsk)
@@ -274,8 +274,8 @@ func (a *addresses) reached(ctx context.Context, servers []raft.Server, place pe
 // errUnreached is returned when no other member answers.
 var errUnreached = errors.New("no other member answers")
 
-// Standing asks the server at an address. The result there reports whether a server of this cluster, or one
-// without a cluster, answers. The result follows reports whether that server leads or follows the leader.
+// Standing asks the server at an address. `there` reports whether a server of this cluster, or one without a
+// cluster, answers. `follows` reports whether that server leads or follows the leader.
 func (n *Node) Standing(ctx context.Context, id uint32, addr string) (there, follows bool) {
 	if id == n.id {
 		serves, _ := n.Serving()

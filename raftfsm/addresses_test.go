@@ -407,7 +407,7 @@ func TestServerHearsThatItWasRemoved(t *testing.T) {
 	for _, x := range []struct {
 		config  uint64 // the configuration that this server has
 		as      uint32 // the id under which this server asks
-		removed uint64 // configuration of the removal before the test; want: after it
+		removed uint64 // Node.removed before the test; `want`: after the test
 		want    uint64
 	}{
 		{config, 1, 0, 0}, {config - 1, 1, 7, 0}, {config, 1, 7, 7}, {config, 9, 0, 0}, {config - 1, 9, 0, config},

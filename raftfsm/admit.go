@@ -23,7 +23,8 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)
 	case g.From == n.id && g.Incarnation != id.Incarnation && !(p == peer.Ask && id.Cluster == "" &&
 		g.Cluster != ""):
-		// The exception: the leader may question the new server that will take this server's place.
+		// The exception: this server is new and will take the caller's place. The caller leads, and may
+		// question this server.
 		return fmt.Errorf("two servers run with --id %d", n.id)
 	case g.Cluster != "" && id.Cluster != "" && g.Cluster != id.Cluster:
 		return fmt.Errorf(
@@ -50,7 +51,7 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 		return errors.New(peer.NotFormed)
 	case !n.up.Load():
 		return errors.New(peer.Starting)
-	case g.From != n.id && // raft also calls this server itself; its state may be older
+	case g.From != n.id && // raft also calls this server itself, and the state may name an older directory
 		known != "" && known != g.Incarnation && !newer:
 		return fmt.Errorf("server %d runs on a data directory other than the one that this cluster knows: "+
 			"if the server was replaced, stop the process that still runs on the old directory", g.From)

@@ -324,8 +324,8 @@ func (c *trio) change(by int, op change.Op, id uint32) {
 	})
 }
 
-// A server that was cut off, removed and added again, and has heard nothing of this, gets a snapshot without
-// its stream. It opens another stream, and does not serve clients before that.
+// A server was cut off, removed and added again, and has not heard of its removal. It gets a snapshot that
+// does not contain its stream. It serves clients only after it has opened another stream.
 func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()
@@ -397,7 +397,8 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	c.sameDigest()
 }
 
-// spoil damages the middle of a file in place, although its server may read it.
+// spoil() changes a byte in the middle of a file. It writes into the file itself, not into a copy that would
+// replace it, so a server that has the file open reads the wrong byte.
 func spoil(t *testing.T, name string) {
 	t.Helper()
 	f := must.Get(os.OpenFile(name, os.O_RDWR, 0))(t)

@@ -101,8 +101,7 @@ func (n *Node) callLeader(id uint32, says string) (net.Conn, error) {
 	return c, err
 }
 
-// runLink sends our stream and touches until the connection or the leader's
-// term ends.
+// runLink sends this server's stream and its touches until the connection or the leader's term ends.
 func (n *Node) runLink(c net.Conn, leader uint32) error {
 	s := n.fsm.Stream
 	reader := s.Rewind()
@@ -187,7 +186,7 @@ func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
 }
 
 // readAcks reads the leader's acknowledgements. An acknowledgement shows that the leader hears this server,
-// and how far the leader has applied its log. The number in an acknowledgement is the time from began until
+// and how far the leader has applied its log. The number in an acknowledgement is the time from `began` until
 // this server sent the acknowledged touches.
 func (n *Node) readAcks(r *bufio.Reader, began time.Time) error {
 	for {

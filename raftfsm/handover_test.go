@@ -293,7 +293,8 @@ func (c *trio) copyData(to, from string) {
 	must.OK(c.t, os.CopyFS(to, os.DirFS(from)))
 }
 
-// knows() waits until the server witness has noted that the server id was started at least starts times.
+// knows() waits until the server `witness` has noted that the server `id` was started at least `starts`
+// times.
 func (c *trio) knows(witness, id int, starts uint64) {
 	eventually(c.t, "it is known how often the server was started", func() bool {
 		return c.nodes[witness].promises.Of(c.nodes[id].disk.Identity().Incarnation).Start >= starts

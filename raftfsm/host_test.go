@@ -219,7 +219,7 @@ func TestR6DirectoriesThatAServerKnows(t *testing.T) {
 	id := n.disk.Identity()
 	id.Incarnations, id.Expected = map[uint32]string{1: "formed", 2: "b"}, 5
 	must.OK(t, n.disk.SaveIdentity(id))
-	a.Entry(applied.OpenStream()) // entry for server 1 with directory a
+	a.Entry(applied.OpenStream()) // server 1 opens its stream, with the directory `a`
 	applied.At(a.FSM, 4, 1)
 	known := func(id uint32) string { in, asOf := n.knownAs(id); return fmt.Sprint(in, " ", asOf) }
 	expect.Equal(t, known(1), "formed 5", "before raft runs")

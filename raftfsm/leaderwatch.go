@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// leaderWatch measures how long this server has no leader, and tells Node.follow of every change.
+// leaderWatch measures how long this server has no leader, and tells Node.follow of each new leader.
 type leaderWatch struct {
 	n    *Node
 	news signal.Signal // sent when raft knows another leader, or no longer knows one
@@ -20,7 +20,7 @@ type leaderWatch struct {
 	lost   time.Time // when this server lost its leader; zero: it has one
 }
 
-// broken notes that the connection to the leader broke. If it turns out that the leader still leads, the
+// broken() notes that the connection to the leader broke. If it turns out that the leader still leads, the
 // broken connection does not count as time without a leader.
 func (w *leaderWatch) broken() {
 	w.mu.Lock()
@@ -30,7 +30,7 @@ func (w *leaderWatch) broken() {
 	}
 }
 
-// held() notes that this server has a connection to the leader id.
+// held() notes that this server has a connection to the leader `id`.
 func (w *leaderWatch) held(id uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,7 +39,7 @@ func (w *leaderWatch) held(id uint32) {
 	}
 }
 
-// set notes the leader that raft knows.
+// set() notes which leader raft knows.
 func (w *leaderWatch) set(id uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +75,8 @@ func (w *leaderWatch) set(id uint32) {
 // leaderLook is how often this server asks raft for the leader. It asks even without a notice from raft.
 const leaderLook = 250 * time.Millisecond
 
-// watchLeader keeps leaderWatch up to date. A cluster of one has no elections.
+// watchLeader keeps leaderWatch up to date. It does not run in a cluster of one server, which has no
+// elections.
 func (n *Node) watchLeader() {
 	news := make(chan raft.Observation, 16)
 	obs := raft.NewObserver(news, false, func(o *raft.Observation) bool {

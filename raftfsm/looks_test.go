@@ -174,7 +174,7 @@ func TestMembersThatCannotBe(t *testing.T) {
 		expect.Has(t, test.err.Error(), test.want)
 		expect.Equal(t, status.Of(test.err), test.code, test.want)
 	}
-	// A request for a change that was made already succeeds.
+	// A request for a change succeeds if the change has already been made.
 	expect.OK(t, try("lead", uint32(lead), ""))
 	expect.OK(t, try("promote", uint32(lead%3+1), ""))
 	for _, m := range c.nodes[lead].all(t) {

@@ -32,8 +32,8 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 	must.OK(t, trace.Start(&recorded))
 	defer trace.Stop()
 	o := served(t, n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: body})
-	// The answer may come before the link adds to the trace that it has sent the request. When the second
-	// request is answered, the trace has this step.
+	// The answer may come before the link adds to the trace that it has sent the request. By the time a second
+	// request is answered, the trace has that step of the first.
 	must.Equal(t, served(t, n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 		Body: createBody("/traced-2", 0)}).Code, jute.OK)
 	empty := stream.New()

@@ -14,8 +14,8 @@ const (
 	ofKazoo   = "/l/f65a711639a74cab9e5222dd97208501__lock__0000000002"
 )
 
-// The cluster refuses contenders of another layout once each server has said that it can do so. The next
-// leader does so without asking again, even if that server is gone.
+// The cluster refuses contenders of another layout once each server has said that it can refuse them. The
+// next leader refuses them without asking again, even if one of the servers is gone.
 func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.OneLayout = true })

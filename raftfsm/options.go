@@ -131,7 +131,7 @@ const (
 const (
 	defaultHeartbeat = time.Second
 	// servedAlone bounds how long a server that is cut off continues to serve after the heartbeat timeout;
-	// see grace in package serving.
+	// see `grace` in package serving.
 	servedAlone = 2 * time.Second
 )
 
@@ -239,7 +239,7 @@ func (o *Options) checkPeerSecurity() error {
 type Observer interface {
 	apply.Observer
 	serving.Clients
-	// Heard appends the sessions heard from since its last call. If all is true, it appends every session
+	// Heard appends the sessions heard from since its last call. If `all` is true, it appends every session
 	// with a connection to this server, because a broken link may have lost earlier reports.
 	Heard(list []state.Touch, all bool) []state.Touch
 }

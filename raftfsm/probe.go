@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Probe checks, from the leader and from the other members, whether a server could be the member id at an
-// address. If no server runs at the address, that is not an error.
+// Probe asks the leader and the other members whether a server could be the member `id` at an address. If no
+// server runs at the address, that is not an error.
 func (n *Node) Probe(ctx context.Context, id uint32, addr string) (*status.Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*askTime)
 	defer cancel()

@@ -156,7 +156,7 @@ func TestLeadNamesTheLeader(t *testing.T) {
 	expect.Has(t, err.Error(), "server 4 is at 127.0.0.1:9")
 }
 
-// onLine is a log handler that calls do() at each line with the message msg.
+// onLine is a log handler that calls do() at each line with the message `msg`.
 type onLine struct {
 	slog.Handler
 	msg string

@@ -48,8 +48,8 @@ func (a *asker) remove(path string) jute.ErrCode {
 	return a.do(jute.OpDelete, jute.AppendInt(jute.AppendString(nil, path), -1))
 }
 
-// When a disk has little free space, the leader makes all servers refuse requests that grow the state, and no
-// others. With room again, they accept them.
+// When a disk has little free space, the leader makes all servers refuse requests that grow the state, but no
+// other requests. When the disk has room again, the servers accept requests that grow the state.
 func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 	t.Parallel()
 	var free atomic.Int64

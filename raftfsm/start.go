@@ -133,7 +133,6 @@ func (n *Node) readDisk(d *disk.Disk) error {
 	return nil
 }
 
-// makeFSM makes the state.
 func (n *Node) makeFSM() error {
 	last, err := n.disk.Log().LastIndex()
 	if err != nil {
@@ -228,7 +227,7 @@ func (n *Node) Close(ctx context.Context) error {
 	if n.closed.Swap(true) {
 		return nil
 	}
-	// A disk that hangs may block any goroutine, so Close waits for them no longer than ctx allows.
+	// A disk that hangs may block any goroutine, so Close waits for the goroutines only until ctx ends.
 	done := make(chan error, 1)
 	go func() {
 		n.handOver(ctx)
@@ -288,7 +287,7 @@ func (n *Node) stopRaft(ctx context.Context) error {
 	return nil
 }
 
-// release releases everything except raft that Start acquired.
+// release() releases everything that Start acquired, except raft.
 func (n *Node) release() error {
 	n.cancel()
 	if n.port != nil {

@@ -30,8 +30,8 @@ func (n *Node) Propose(r state.Request, w state.Waiter) error {
 	return n.fsm.Stream.Put(&r, w)
 }
 
-// opening returns the request to open this server's stream. wanted reports whether the stream must still be
-// opened.
+// opening() returns the request to open this server's stream. `wanted` reports whether the stream must still
+// be opened.
 func (n *Node) opening() (bl entries.Block, wanted bool) {
 	if n.fsm.Stream.Birth() != 0 {
 		return bl, false

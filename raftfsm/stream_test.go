@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Clients that send as much as their server takes delay neither the clients of another server nor the other
-// clients of their own, under any leader.
+// Some clients send as many requests as their server takes. The clients of another server do not wait for
+// them, nor do the other clients of the same server, whichever server leads.
 func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 	c := newTrio(t, false, nil)
 	leader := c.mustLead()

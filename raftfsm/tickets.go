@@ -43,6 +43,6 @@ func (n *Node) Acknowledged(ctx context.Context, enough func(sent time.Time) boo
 	return n.serving.Acknowledged(ctx, enough)
 }
 
-// LeaderTime returns this server's estimate of the time by which the cluster makes its next decision. That
-// is the time of this server's clock, or of the leader's clock if that is ahead.
+// LeaderTime returns this server's estimate of the time that the cluster's next decision will use: the time
+// of this server's clock, or of the leader's clock if the leader's clock is ahead.
 func (n *Node) LeaderTime() time.Time { return n.o.Now().Add(n.fsm.Ahead()) }

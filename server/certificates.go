@@ -18,7 +18,7 @@ type certificate struct {
 	// the port: clients, peers, admin, metrics or tickets; for an authority, with -ca at the end
 	use               string
 	*x509.Certificate           // nil for an authority
-	until             time.Time // the end of the certificate; for peers, the end of the authority that signed it
+	until             time.Time // the end of this certificate or authority; for peers, the sooner of the two
 }
 
 // certificates returns the certificates that this server now shows at each port with TLS, and the authorities
@@ -72,15 +72,16 @@ func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	return list
 }
 
-// Before a certificate ends, /health shows first a notice and later a fault. These are the times from the
-// notice and from the fault to the end.
+// If a certificate ends in less than certificateSoon, /health shows a notice. If it ends in less than
+// certificateBad, /health shows a fault.
 const (
 	certificateSoon = 30 * 24 * time.Hour
 	certificateBad  = 3 * 24 * time.Hour
 )
 
-// word describes the problem that the certificate has at the time `now`, or returns "". bad says that clients
-// and peers that check certificates refuse this one, now or within days.
+// word() returns a text about the problem that the certificate has at the time `now`. The text is "" if there
+// is no problem. If `bad` is true, clients and peers that check certificates refuse this one, now or within
+// days.
 func (c *certificate) word(now time.Time) (text string, bad bool) {
 	if c.Certificate == nil {
 		return c.authorityWord(now)
@@ -105,8 +106,8 @@ func (c *certificate) word(now time.Time) (text string, bad bool) {
 	return "", false
 }
 
-// authorityWord is like word(), for an authority. If the file also has the next authority, the end
-// of the next one counts.
+// authorityWord is like word(), for an authority. If the file has several authorities, the one that ends last
+// counts.
 func (c *certificate) authorityWord(now time.Time) (text string, bad bool) {
 	left := c.until.Sub(now)
 	if left >= certificateSoon {

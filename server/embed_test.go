@@ -42,7 +42,7 @@ func module(t *testing.T, name, text string) func(args ...string) *exec.Cmd {
 	return command
 }
 
-// goBlocks returns the programs of a page or, if section is not empty, of one section.
+// goBlocks returns the programs of a page or, if `section` is not empty, of that section.
 func goBlocks(t *testing.T, page, section string) (list []string) {
 	t.Helper()
 	b := must.Get(os.ReadFile(page))(t)

@@ -43,8 +43,8 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 	expect.Equal(t, strings.Count(log.String(), "session expired"), 1, "lines")
 }
 
-// A starting server reads the end of a session in its log. It reports the end with its original time, and not
-// as news.
+// A server that starts again reads in its log that a session has ended. It lists this end with its original
+// time, and does not log it a second time.
 func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 	t.Parallel()
 	var log must.Text
@@ -94,7 +94,7 @@ type complaints struct {
 	mu      *sync.Mutex
 	list    *[]string
 	machine *bool      // the machine stood still
-	looked  *time.Time // when look last looked at the clock
+	looked  *time.Time // when look() last read the clock
 }
 
 func newComplaints() complaints {
@@ -102,7 +102,7 @@ func newComplaints() complaints {
 	return complaints{slog.DiscardHandler, new(sync.Mutex), new([]string), new(bool), &now}
 }
 
-// look looks at the clock. A look that comes late shows that the machine stood still.
+// look() must be called often. If a call comes too late, the machine stood still.
 func (c complaints) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +129,8 @@ func (c complaints) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// none() fails the test if there were lines. It ignores them if the machine stood still, because that may
-// cause them.
+// none() fails the test if there were lines, unless the machine stood still: then a server may rightly
+// complain.
 func (c complaints) none(t *testing.T, when string) {
 	t.Helper()
 	c.look()

@@ -94,8 +94,8 @@ func (i *Instance) super() identity.Super {
 	return identity.Super{Digest: i.o.SuperDigest, SASL: i.o.SASLSuper, X509: i.o.X509Super}
 }
 
-// authorize returns the check for callers that change state over HTTP. Only the super user may do that, with
-// the password. authorize returns nil if there is no super user.
+// authorize() returns the check for callers that change state over HTTP. Only the super user may do that,
+// with the password. If there is no super user, authorize() returns nil.
 func (i *Instance) authorize() port.Super {
 	if i.o.SuperDigest == "" {
 		return nil

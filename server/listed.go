@@ -13,6 +13,9 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
+// The functions below add lists to a status. When the status is full, the rest of a list is left out. The
+// server reads lists in pieces, so that a status does not slow down writes.
+
 // listConns lists the connections.
 func (i *Instance) listConns(s *report.Status) {
 	s.ConnList = i.Clients.Conns()
@@ -40,7 +43,8 @@ func (i *Instance) listWatches(s *report.Status, need report.Need) {
 	s.WatchList = list.list()
 }
 
-// sorted() returns a list of paths by session. Sessions and paths are sorted, without duplicates.
+// sorted() returns the sessions of a map from sessions to paths, in the order of their ids. The paths of each
+// session are sorted, without duplicates.
 func sorted(by map[int64][]string) []report.SessionPaths {
 	list := make([]report.SessionPaths, 0, len(by))
 	for id, paths := range by {

@@ -57,8 +57,8 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 	}
 }
 
-// A client may watch a text that is not a path, or a very long one. A list of watches does not hold up the
-// server because of that.
+// A client may watch a text that is not a path, or a very long path. Even then the server lists its watches
+// quickly.
 func TestListsOfWatchesThatAreOnNoPath(t *testing.T) {
 	t.Parallel()
 	i, c := start(t, Options{AdminAddr: "127.0.0.1:0"})

@@ -220,7 +220,7 @@ func (e *ensemble) start(id uint32) (*Instance, error) {
 	return i, err
 }
 
-// restart starts a server again that was closed.
+// restart starts a closed server again.
 func (e *ensemble) restart(id uint32) *Instance {
 	e.t.Helper()
 	i := must.Get(e.start(id))(e.t)

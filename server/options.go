@@ -46,7 +46,7 @@ type Options struct {
 	// Each of TLSProblems returns why the TLS files of a port cannot be used. It returns "" if they can be used.
 	TLSProblems []func() string
 	// TLSAuthorities has a function for each port whose callers need a certificate: clients, admin, metrics or
-	// tickets. The function returns when the authority ends that must sign these certificates.
+	// tickets. The function returns the end of the authority that signs these certificates.
 	TLSAuthorities map[string]func() time.Time
 
 	// DataDir is the directory of all durable data. Empty: the server keeps its data in memory.
@@ -98,7 +98,7 @@ type Options struct {
 	LoneVoter bool
 
 	// MinSessionTimeout and MaxSessionTimeout bound the timeouts for which clients may ask; default 4 s and
-	// 40 s. TickTime has no effect; the command conf shows it. Its default is half of MinSessionTimeout.
+	// 40 s. TickTime has no effect; the command `conf` shows it. Its default is half of MinSessionTimeout.
 	MinSessionTimeout, MaxSessionTimeout, TickTime time.Duration
 	// MaxFrame is the longest frame that the server accepts, without its prefix; default 1,048,575. A
 	// setWatches may be longer, up to 64 MiB, because some clients do not split it.
@@ -139,7 +139,7 @@ type Options struct {
 	// SASL. SASLSuper is the SASL user that may do everything. Empty: there is none.
 	SASL      *sasl.Mechanisms
 	SASLSuper string
-	// EnsembleNames are the names of this cluster. If a client authenticates by the scheme ensemble with
+	// EnsembleNames are the names of this cluster. If a client authenticates by the scheme "ensemble" with
 	// another name, the server refuses it, because the client looks for another cluster. The server admits a
 	// client that gives no name. If EnsembleNames is empty, it admits every client.
 	EnsembleNames []string
@@ -162,8 +162,8 @@ type Options struct {
 	Audit *audit.Log
 	// SlowRequest is how long a request may take before the Logger receives a line about it; 0: any time.
 	SlowRequest time.Duration
-	// Version and Built describe the program. ConfigText is the configuration file, without its secrets, as
-	// conf shows it.
+	// Version and Built describe the program. ConfigText is the configuration file without its secrets, for
+	// the command `conf`.
 	Version    string
 	Built      time.Time
 	ConfigText string

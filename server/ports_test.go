@@ -255,7 +255,7 @@ func TestLogsOfRequests(t *testing.T) {
 	log.Await(t, "slow request")
 }
 
-// Close returns an error if an operator's request is still under way when its context ends.
+// Close returns an error if an operator's request is still under way when the context of Close ends.
 func TestCloseTellsWhatItDidNotWaitFor(t *testing.T) {
 	t.Parallel()
 	i := must.Get(Start(t.Context(), Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0",

@@ -58,8 +58,8 @@ func shutDir(t *testing.T, i *Instance, dir string) (live, ended string) {
 	return report.Hex(a.Session.ID), ended
 }
 
-// expanded returns the paths that match a pattern of the admin port: each wildcard is replaced by each value
-// that it may have. expanded fails for a wildcard that it does not know.
+// expanded() returns the paths that match a pattern of the admin port: each wildcard is replaced by each
+// value that it may have. A wildcard that expanded() does not know fails the test.
 func expanded(t *testing.T, pattern, page string, commands, known []string) (paths []string) {
 	t.Helper()
 	before, wild, found := strings.Cut(pattern, "{")

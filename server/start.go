@@ -180,7 +180,7 @@ func (i *Instance) Close(ctx context.Context) error {
 	}
 	for _, ln := range []net.Listener{i.client, i.secure, i.http, i.metrics, i.ticketPort} {
 		if ln != nil {
-			ln.Close() // listeners that serve no request yet
+			ln.Close() // necessary if the port does not serve requests yet
 		}
 	}
 	i.wg.Wait()

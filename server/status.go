@@ -231,8 +231,8 @@ func (i *Instance) ownMetrics(s *report.Status) {
 	i.slow.Status(s)
 }
 
-// auditStatus adds the counts of the audit log. It adds a fault even without metrics, because a look at
-// /health gathers no metrics.
+// auditStatus adds the counts of the audit log. If `metrics` is false, it still adds a fault, because the
+// status for /health has no metrics.
 func (i *Instance) auditStatus(s *report.Status, metrics bool) {
 	var f audit.Figures
 	if i.o.Audit != nil {
@@ -259,6 +259,3 @@ func (i *Instance) auditStatus(s *report.Status, metrics bool) {
 	s.Measure("audit_lines_lost_total", "Lines of the audit log lost because it could not be written, too many "+
 		"came at once, or an address wrote more than its share.", float64(f.Lost))
 }
-
-// The functions below add lists to a status. When the status is full, the rest of a list is left out. The
-// server reads lists in pieces, so that a status does not slow down writes.

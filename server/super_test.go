@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// The admin port admits the super user by the password, and no other caller, whatever options are empty.
+// The admin port admits the super user by the password, and no other caller, even if options are empty.
 func TestWhichCallersAreTheSuperUser(t *testing.T) {
 	t.Parallel()
 	digest := func(credentials string) string { return acl.DigestID(credentials).ID }

@@ -39,9 +39,9 @@ func (d *deadline) due() int64 {
 // NewExpiry returns an Expiry that knows no session.
 func NewExpiry() *Expiry { return &Expiry{byID: make(map[int64]*deadline)} }
 
-// Touch records that the session was heard from at time heard, and may then be silent for timeout. It adds an
-// unknown session. A late touch never shortens the time that the session already has, but a shorter timeout
-// does.
+// Touch records that the session was heard from at the time `heard`, and may then be silent for the time
+// `timeout`. It adds an unknown session. A late touch never shortens the time that the session already has,
+// but a shorter timeout does.
 func (e *Expiry) Touch(id int64, timeout, heard time.Duration) {
 	timeout = max(timeout, 1) // so that the session's next tick is later than the present one
 	d, known := e.byID[id]
@@ -74,9 +74,9 @@ func (e *Expiry) Remove(id int64) {
 	}
 }
 
-// Due appends to out the sessions whose deadline has passed, the longest overdue first, at most max of them.
-// It gives each of them another timeout from now. The caller ends these sessions, and calls Remove when the
-// end is certain. If the end of a session gets lost, Due returns the session again.
+// Due appends to `out` the sessions whose deadline has passed, the longest overdue first, at most `max` of
+// them. It gives each of them another timeout from now. The caller ends these sessions, and calls Remove when
+// the end is certain. If the end of a session gets lost, Due returns the session again.
 func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
 	last := floorDiv(int64(now), int64(resolution))
 	if e.tick <= last-slots {
@@ -103,7 +103,7 @@ func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
 	return out
 }
 
-// Next returns a time, at most limit. Before this time, Due returns no session and moves none.
+// Next returns a time that is at most `limit`. Before this time, Due returns no session and moves none.
 func (e *Expiry) Next(limit time.Duration) time.Duration {
 	last := floorDiv(int64(limit), int64(resolution))
 	for tick := max(e.tick, last-slots+1); tick <= last; tick++ {

@@ -214,7 +214,7 @@ func TestHeardPutsTheDeadlineOff(t *testing.T) {
 	expect.List(t, due(e, 1520*ms), []int64{1})
 }
 
-// All returns each session with the time left, which is at least one nanosecond.
+// All calls its function with each session and the session's timeout, which is at least one nanosecond.
 func TestAllTellsOfEachSession(t *testing.T) {
 	e := NewExpiry()
 	want := map[int64]time.Duration{1: time.Second, 2: 3 * time.Second, 3: 1}

@@ -1,9 +1,9 @@
 package session
 
-// Succeed prepares this table to replace old, which is no longer used. New ids continue after the ids of
-// `old`. It raises all generations above `least`, so that every write from an older connection is refused,
-// even if the session of that connection has ended and its generation is unknown. A ticket that is only in
-// `old` ends at the time `now`.
+// Succeed prepares this table to replace the table `old`, which is no longer used. New ids continue after the
+// ids of `old`. It raises all generations above `least`, so that every write from an older connection is
+// refused, even if the session of that connection has ended and its generation is unknown. A ticket that is
+// only in `old` ends at the time `now`.
 func (t *Table) Succeed(old *Table, least uint32, now int64) {
 	t.next = old.next
 	t.succeedTickets(old, now)
@@ -17,8 +17,8 @@ func (t *Table) Succeed(old *Table, least uint32, now int64) {
 	}
 }
 
-// succeedTickets copies what old remembers of ended tickets, and records the end of each ticket that is only
-// in the table `old`.
+// succeedTickets copies what the table `old` remembers of ended tickets, and records the end of each ticket
+// that is only in `old`.
 func (t *Table) succeedTickets(old *Table, now int64) {
 	if old.tickets == nil {
 		return

@@ -21,7 +21,7 @@ type Session struct {
 // Table is the replicated table of sessions. It is not safe for concurrent changes; several reads may run at
 // once.
 type Table struct {
-	next uint64             // the low 56 bits of the next id, before masking
+	next uint64             // counts the ids; the next id has its low 56 bits
 	byID map[int64]*Session // a Session never changes; Table replaces it
 
 	owned  map[uint32]int // how many sessions each server owns; a missing key means none
@@ -61,7 +61,7 @@ func NewTable(prefix uint32) *Table {
 }
 
 // Create adds a session of generation 1 and returns it. The top byte of the id shows operators which server
-// has created the session: it is owner, limited to 1..126.
+// has created the session: it is `owner`, or the nearest number in 1..126.
 func (t *Table) Create(timeout int32, password [jute.PasswordSize]byte, owner uint32, addr string,
 	now int64) Session {
 	s := &Session{
@@ -165,7 +165,7 @@ func (t *Table) own(s *Session) {
 	t.byAddr[s.Addr]++
 }
 
-// disown undoes what own did.
+// disown undoes what own() did.
 func (t *Table) disown(s *Session) {
 	if t.owned[s.Owner]--; t.owned[s.Owner] == 0 {
 		delete(t.owned, s.Owner)

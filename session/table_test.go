@@ -322,7 +322,7 @@ func TestAdoptedSessions(t *testing.T) {
 	}
 }
 
-// From goes through all sessions in pieces, even if sessions end before and during the walk.
+// From goes through all sessions in pieces, and leaves out sessions that have ended.
 func TestFromGoesThroughAllInPieces(t *testing.T) {
 	tab := NewTable(7)
 	var all []int64
@@ -352,7 +352,7 @@ func TestFromGoesThroughAllInPieces(t *testing.T) {
 	expect.Equal(t, len(got), 240+256, "%d of %d: len(got)", len(got), len(want))
 }
 
-// The ids of ended sessions take no more memory than those of living sessions, and are not listed.
+// A table drops the ids of ended sessions, except for a few, and lists none of them.
 func TestEndedIDsAreForgotten(t *testing.T) {
 	tab := NewTable(1)
 	var ids []int64

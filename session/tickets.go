@@ -83,7 +83,7 @@ func (t *Table) AllTickets(f func(*Session)) {
 	}
 }
 
-// TicketsDue appends to out the ids of tickets whose Until has passed, but at most `most` of them.
+// TicketsDue appends to `out` the ids of tickets whose Until has passed, but at most `most` of them.
 func (t *Table) TicketsDue(now int64, most int, out []int64) []int64 {
 	if t.tickets == nil {
 		return out

@@ -95,7 +95,7 @@ func decodeHash(d *jute.Decoder) (h Hash) {
 	return h
 }
 
-// text reads a string and copies it, because the decoder's memory may be reused.
+// text() reads a string and copies it, because the decoder's memory may be reused.
 func text(d *jute.Decoder) string {
 	s, _ := d.String()
 	return strings.Clone(s)

@@ -31,7 +31,7 @@ func TestPermissions(t *testing.T) {
 		{id("ip", "10.0.0.0/8"), []jute.ID{id("ip", "10.9.9.9")}, []jute.ID{id("ip", "11.0.0.1")}},
 		{id("x509", "CN=a"), []jute.ID{id("x509", "CN=a")}, []jute.ID{id("x509", "CN=b")}},
 	}
-	// The field on names the node with the ACL: "/p", or its child "/p/c".
+	// The field `on` names the node with the ACL: "/p", or its child "/p/c".
 	ops := []struct {
 		name, on string
 		need     int32

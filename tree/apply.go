@@ -10,7 +10,7 @@ import (
 )
 
 // Apply runs one write of a client: it decodes body, applies it and appends the response record to reply. An
-// error leaves both the tree and reply as they were. changed says that the write consumed its zxid. It is
+// error leaves both the tree and reply as they were. `changed` says that the write consumed its zxid. It is
 // false for a multi that failed, although its code is OK and its reply holds the errors.
 //
 // Apply answers UNIMPLEMENTED to an operation that is not a write of the tree, and to a check outside a
@@ -57,8 +57,8 @@ func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte,
 	return out, jute.OK, true
 }
 
-// delete answers BADARGUMENTS, NONODE, NOAUTH, BADVERSION or NOTEMPTY. It checks the version
-// before the children. The parent's ACL gives the permission; the node's own ACL does not matter.
+// delete() answers BADARGUMENTS, NONODE, NOAUTH, BADVERSION or NOTEMPTY. It checks the version before the
+// children. The parent's ACL gives the permission; the node's own ACL does not matter.
 func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
 	if !c.spend(bounds.OpSteps + bounds.PathSteps(r.Path)) {
 		return jute.BadArguments
@@ -148,7 +148,7 @@ func (t *Tree) setACL(c *Change, r *jute.SetACLRequest, reply []byte) ([]byte, j
 	return n.AppendStat(reply), jute.OK
 }
 
-// check answers BADARGUMENTS, NONODE, NOAUTH or BADVERSION.
+// check() answers BADARGUMENTS, NONODE, NOAUTH or BADVERSION.
 func (t *Tree) check(c *Change, r *jute.PathVersion) jute.ErrCode {
 	n, code := t.writable(c, r, jute.PermRead)
 	if code == jute.OK && r.Version != -1 && r.Version != n.Version {

@@ -40,7 +40,7 @@ func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind nodes.NodeKi
 	return kind, sequential, jute.OK
 }
 
-// create answers MARSHALLINGERROR, BADARGUMENTS, UNIMPLEMENTED, INVALIDACL, NONODE, NOAUTH, NODEEXISTS,
+// create() answers MARSHALLINGERROR, BADARGUMENTS, UNIMPLEMENTED, INVALIDACL, NONODE, NOAUTH, NODEEXISTS,
 // NOCHILDRENFOREPHEMERALS, THROTTLEDOP or QUOTAEXCEEDED. Clients can see in which order it makes its checks.
 func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []byte) ([]byte, jute.ErrCode) {
 	kind, sequential, code := kindOf(c, op, r)

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// made returns a tree with the digest 0 and the given nodes, parents first.
+// made() returns a tree with the digest 0 and the given nodes, parents first.
 func made(t testing.TB, zxid int64, paths []string, infos ...tree.Info) *tree.Tree {
 	m := tree.NewMaker()
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {

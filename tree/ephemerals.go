@@ -26,7 +26,7 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 	for _, n := range held {
 		if path := nodes.PathOf(n); drop(path, n.Czxid) {
 			list = append(list, entry{n, path})
-			c.Steps += bounds.EndSteps + bounds.DataSteps(len(n.Data)) // only MaxEphemerals bounds this
+			c.Steps += bounds.EndSteps + bounds.DataSteps(len(n.Data)) // only MaxEphemerals bounds this cost
 		}
 	}
 	// Sort the nodes, because every server must delete in the same order. The order of the index is not the same

@@ -28,7 +28,7 @@ type Loader struct {
 	acls  []*acl.Set
 	path  []byte // path of the previous node
 
-	// dir is the path of parent. Most nodes have the same parent as the previous node.
+	// dir is the path of `parent`. Most nodes have the same parent as the previous node.
 	dir    string
 	parent *nodes.Node
 

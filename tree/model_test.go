@@ -42,8 +42,8 @@ func programSeed(t *testing.T) uint64 {
 }
 
 // A random program gets the same replies and events from the tree and from the model. From time to time, the
-// content of both is compared, too. A second tree makes the same changes, but a tree loaded from its snapshot
-// sometimes replaces it. It never differs from the first.
+// content of both is compared, too. A second tree makes the same changes. Sometimes a tree that is loaded
+// from its snapshot takes its place. The second tree never differs from the first.
 func TestTreeDoesWhatTheModelDoes(t *testing.T) {
 	race.Alone(t)
 	const program = 2000 // operations until a fresh start

@@ -44,7 +44,7 @@ func (o *multiOp) next(d *jute.Decoder) (more, ok bool) {
 
 // multiCreate returns the operation of a create inside a multi: here the flags, not the operation, decide on
 // the kind of node. Illegal flags yield OpError. If the flags ask for a time to live and the operation has
-// none, step reports an error.
+// none, step() reports an error.
 func multiCreate(op jute.OpCode, flags int32) jute.OpCode {
 	switch flags {
 	case jute.FlagPersistent, jute.FlagEphemeral, jute.FlagPersistentSequential, jute.FlagEphemeralSequential:
@@ -114,9 +114,9 @@ func (m *multiSize) add(o *multiOp) {
 	m.changes++
 }
 
-// multi applies all operations of a multi or none. Each operation sees the effects of those before it. multi
-// reads the request twice, first to check that all of it is well formed: keeping tens of thousands of decoded
-// operations would take many times the memory of the request.
+// multi() applies all operations of a multi or none. Each operation sees the effects of those before it.
+// multi() reads the request twice, first to check that all of it is well formed: keeping tens of thousands of
+// decoded operations would take many times the memory of the request.
 func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code jute.ErrCode, changed bool) {
 	var o multiOp
 	var all multiSize

@@ -19,8 +19,8 @@ type Change struct {
 	Budget  int       // how many steps the write may take, but not less than MaxSteps
 	NoTTL   bool      // a create with a time to live is answered with UNIMPLEMENTED
 	Full    bool      // requests that need more room are answered with THROTTLEDOP
-	// With OneLayout, the answer to a create of a contender that a living contender would not see is NOAUTH.
-	// Divided says that the newest request was refused for this reason.
+	// With OneLayout, a create of a contender is answered with NOAUTH if a living contender would not see the
+	// new one. Divided says that the newest request was refused for this reason.
 	OneLayout, Divided bool
 
 	// Events are the changes for which watches may wait, in the order in which the watches must fire. The

@@ -250,7 +250,7 @@ func (m *Model) remove(c *tree.Change, path string) {
 	tell(c, jute.EventChildrenChanged, dir, p)
 }
 
-// check makes the checks of a request that names its node by a full path.
+// check() makes the checks of a request that names its node by a full path.
 func (m *Model) check(c *tree.Change, r jute.PathVersion, perm, version int32) jute.ErrCode {
 	_, ok := m.Nodes[r.Path]
 	switch {

@@ -206,8 +206,8 @@ func (s *Snapshot) header(b []byte) []byte {
 
 func (s *Snapshot) end(b []byte) []byte { return jute.AppendLong(append(b, recEnd), int64(s.out)) }
 
-// node writes a node. Its path and the path of the previous node begin with the same bytes, at least as many
-// as the parameter shared says.
+// node() writes a node. Its path and the path of the previous node have the first `shared` bytes in common,
+// and perhaps more.
 func (s *Snapshot) node(b []byte, path string, shared int, st *nodes.State) []byte {
 	id, ok := s.acls[st.ACL]
 	if !ok {

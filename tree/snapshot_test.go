@@ -25,7 +25,7 @@ type writer struct {
 	events []tree.Event
 }
 
-// told returns the events of the newest request as text.
+// told() returns the events of the newest request as text.
 func (w *writer) told() (text string) {
 	for _, e := range w.events {
 		text += fmt.Sprintln(e.Type, e.Path)

@@ -20,12 +20,12 @@ import (
 // same directory. It is durable: Raise returns after the token is on disk. The directory must be on a file
 // system of this machine, because the locks beside the files work only on one machine.
 //
-// [Gate.Do] with such a store is one step for all these processes: the check and the write of two holds never
+// [Gate.Do] with a FileStore is one step for all these processes: the check and the write of two holds never
 // overlap.
 type FileStore struct {
 	dir string
-	// syncFile makes a file durable, and syncDir the names in a directory. Tests replace them to observe the
-	// order.
+	// syncFile makes a file durable, and syncDir the names in a directory. Tests replace both functions to
+	// observe in which order files and directories are synced.
 	syncFile func(*os.File) error
 	syncDir  func(string) error
 
@@ -151,8 +151,8 @@ func (s *FileStore) file(res, suffix string) string {
 	return filepath.Join(s.dir, name+suffix)
 }
 
-// lock takes the local lock of a file, and repeats the attempt until ctx ends. The result waited is true if
-// the first attempt failed.
+// lock() takes the local lock of a file, and repeats the attempt until ctx ends. The result `waited` is true
+// if the first attempt failed.
 func (s *FileStore) lock(
 	ctx context.Context, name string, shared bool,
 ) (unlock func(), waited bool, err error) {

@@ -202,7 +202,7 @@ func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 }
 
 // A token counts only when it is durable: the new file is synced before the rename, and the directory after
-// it.
+// the rename.
 func TestFileStoreSyncsBeforeItSaysSo(t *testing.T) {
 	s := must.Get(NewFileStore(t.TempDir()))(t)
 	var done []string
@@ -226,7 +226,7 @@ func TestFileStoreSyncsBeforeItSaysSo(t *testing.T) {
 	}
 }
 
-// If the disk does not take a token, Raise returns an error and does not admit it.
+// If the disk does not take a token, Raise returns an error, and the token does not count.
 func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 	bad := errors.New("the disk is gone")
 	for name, spoil := range map[string]func(*FileStore){

@@ -77,12 +77,13 @@ func stale(resource string, m Mode, t Token) error {
 // admits a later exclusive hold, no f of an earlier hold runs any longer. Calls of the same hold, and calls
 // of readers, run in parallel.
 //
-// A later hold cancels the contexts of the functions f that still run, and waits until they return. If ctx
-// ends first, Do returns the context's error; the gate still refuses the earlier holds.
+// A later hold cancels the contexts of the functions f that still run, and waits until they return. If the
+// ctx of the later hold's call ends first, that call returns the context's error; the gate still refuses the
+// earlier holds.
 //
-// With a [FileStore] this is true for all gates of the machine that use its directory, with two differences.
-// A later hold waits for the f of another process, but does not cancel it. The calls of one exclusive hold
-// run one after another. f must not call Do.
+// With a [FileStore], all this is also true between the gates of the machine that use its directory, with two
+// differences. A later hold waits for the f of another process, but does not cancel it. The calls of one
+// exclusive hold run one after another. f must not call Do.
 func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 	f func(context.Context) error) error {
 	return g.do(ctx, resource, m, t, func(ctx context.Context, _ bool) error { return f(ctx) })

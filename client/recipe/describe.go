@@ -71,7 +71,7 @@ func describeLone(s string) Description {
 var lockWords = []string{"lock", "mutex", "latch", "leader", "master", "elect", "candidate", "semaphore"}
 
 // PlainRole returns the role that head, the text before the number, shows in a name of an unknown library.
-// The result word says whether the text shows that the node belongs to a lock. Tutorials use names such as
+// The result `word` says whether the text shows that the node belongs to a lock. Tutorials use names such as
 // lock0000000017, and ZooKeeper's manual uses guid-lock-, read-, write- and n_.
 func PlainRole(head string) (r Role, word bool) {
 	last := strings.ToLower(strings.TrimRight(head, "-_.:~#"))
@@ -102,8 +102,8 @@ func IsContender(name string) bool {
 	return d.Numbed || d.Hold
 }
 
-// MayContend reports whether a node with this name may be a contender. A name without a number does not
-// count, unless it has a form that kazoo uses, or is the name of the textbooks' lock.
+// MayContend reports whether a node with this name may be a contender. A name without a number counts only if
+// it has a form that kazoo uses, or is the name of the textbooks' lock.
 func MayContend(name string) bool { return name == SimpleName || Describe(name).Layout != LayoutLone }
 
 // Number returns the number that a contender's name ends in.

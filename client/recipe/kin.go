@@ -7,7 +7,8 @@ import "strings"
 // roles.
 //
 // With --one-layout, every server decides by kin which creations to refuse, while it applies the log. So a
-// later release that changes the kin of a name, or which kins a kin sees, needs new rules of the state.
+// later release that changes the kin of a name, or which kins a kin sees, needs new rules of Apply; see
+// rules.go of raftfsm/state.
 type Kin uint8
 
 // The kins. A name that any node could have has no kin.

@@ -9,7 +9,7 @@ import (
 )
 
 // The kin of a name decides, on every server alike, whether a node is created. So a change of this table
-// needs rules of the state too.
+// needs new rules of Apply, too; see rules.go of raftfsm/state.
 func TestKinsOfNames(t *testing.T) {
 	const self, curator = "_c_0b4ae3a4-4fbd-8f4b-8d0f-4e5a7a0c1d01-", "_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-"
 	const n = "0000000007"

@@ -51,7 +51,7 @@ func (l *Layout) UnmarshalText(b []byte) error {
 	return unmarshalName(layoutNames[:], "layout", b, (*uint8)(l))
 }
 
-// unmarshalName sets *into to the index of name in the list names.
+// unmarshalName sets *into to the index of `name` in `names`.
 func unmarshalName(names []string, what string, name []byte, into *uint8) error {
 	i := slices.Index(names, string(name))
 	if i < 0 {

@@ -66,8 +66,8 @@ func NodeName(l Layout, k Role, id ID, host string) string {
 	}
 }
 
-// ParseSeq reads what %010d writes for an int32, and nothing else. Taking the
-// last ten digits instead would turn the dash of "lock-" into a minus sign.
+// ParseSeq reads what %010d writes for an int32, and nothing else. For -1 that is "-000000001". So ParseSeq
+// refuses "-0000000001", whose dash belongs to a marker such as "lock-".
 func ParseSeq(s string) (int32, bool) {
 	digits := s
 	if s != "" && s[0] == '-' {

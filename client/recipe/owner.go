@@ -23,7 +23,7 @@ type Owner struct {
 	Task      string `json:"task,omitempty"`      // the task; see Task of package client
 	Reason    string `json:"reason,omitempty"`    // WithReason, possibly shortened
 	Revocable bool   `json:"revocable,omitempty"` // WithRevocable
-	// MaxHold and Grace are durations as text; see Limit of package client.
+	// MaxHold and Grace are durations as text; see WithMaxHold of package client.
 	MaxHold string `json:"maxHold,omitempty"`
 	Grace   string `json:"grace,omitempty"`
 	// A holder sets Over when its maximum hold is over while its node still exists.
@@ -115,7 +115,7 @@ func Mistakable(value []byte) bool {
 	return record || asked
 }
 
-// ValueOf returns a node's value, such as a leader's, without the owner record after it. The result asked
+// ValueOf returns a node's value, such as a leader's, without the owner record after it. The result `asked`
 // says whether the data have a mark, instead of a record, that asks the contender to leave.
 func ValueOf(data []byte) (value []byte, asked bool) {
 	if at := recordAt(data); at > 0 {

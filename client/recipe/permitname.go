@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// PermitName returns the name of a new permit whose number is slot, see [SlotOf]. The server appends a
-// sequence number to the name. If slot is 0, the permit has no number, as in release 0.1.0.
+// PermitName returns the name of a new permit whose number is `slot`, see [SlotOf]. The server appends a
+// sequence number to the name. If `slot` is 0, the permit has no number, as in release 0.1.0.
 func PermitName(id ID, slot int) string {
 	name := NodeName(LayoutCurator, RoleLease, id, "")
 	if slot == 0 {

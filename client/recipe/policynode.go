@@ -64,7 +64,8 @@ var policyForms = [...]struct{ before, behind string }{
 	QueueRead: {"q-", "-R-"}, QueueWrite: {"q-", "-W-"}, HoldRead: {"h-", "-R"}, HoldWrite: {"h-", "-W"},
 }
 
-// Name returns the name of a node. The name of a queue node that does not exist yet has no number.
+// Name returns the name of a node. If `numbered` is false, the name of a queue node ends before the number,
+// which the server appends.
 func (n PolicyNode) Name(numbered bool) string {
 	form := policyForms[n.Kind]
 	name := form.before + n.ID.UUID() + form.behind

@@ -30,7 +30,8 @@ type Lock struct {
 	// Mixed says that the directory has contenders that cannot see each other, so each layout has its own
 	// holders.
 	Mixed bool `json:"mixed,omitempty"`
-	// HeldTwice says that two such holders hold the lock, at least one of them exclusively.
+	// HeldTwice says that holders of two layouts hold the lock at the same time, at least one of them
+	// exclusively.
 	HeldTwice bool   `json:"heldTwice,omitempty"`
 	Policy    string `json:"policy,omitempty"` // policy of LayoutPolicy
 	Limit     int    `json:"limit,omitempty"`  // number of permits of a semaphore; 0: not stored

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// faulty is a connection whose given step fails, such as the second Write.
+// faulty is a connection that fails at one step: `step` names it, such as "Write 2" for the second Write.
 type faulty struct {
 	net.Conn
 	step  string
@@ -91,8 +91,9 @@ func TestConnectionThatFailsIsReplaced(t *testing.T) {
 	}
 }
 
-// A session that the server does not know is over if it had no connection for its timeout and a server would
-// begin a new session. Asking the server leaves neither a session nor a connection behind.
+// If a server does not know the session, the Conn asks whether that server would begin a new session. If it
+// would, and the session had no connection for its whole timeout, the session is over. The Conn closes the
+// connection on which it asked, and the session that it got there.
 func TestServerIsAskedForANewSession(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -210,8 +211,8 @@ func TestPingsFollowRequests(t *testing.T) {
 	})
 }
 
-// A request that only reads, or does no harm twice, is sent again on the next connection. A request that
-// changes something is not.
+// A request that only reads, or that may run twice without harm, is sent again on the next connection. A
+// request that changes something is not.
 func TestWhatIsAskedAgain(t *testing.T) {
 	set := zk.SetData{Path: "/r", Version: -1}
 	for name, x := range map[string]struct {

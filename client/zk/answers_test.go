@@ -71,7 +71,8 @@ func readRequest(conn net.Conn) []byte {
 	return b
 }
 
-// reply() makes the frame of an answer. The length field is for a body of size bytes, whatever body is.
+// reply() makes the frame of an answer. Its length field is for a body of `size` bytes, even if `body` has
+// another length.
 func reply(xid int32, code jute.ErrCode, size int32, body []byte) []byte {
 	b := jute.AppendInt(nil, size+jute.ReplyHeaderSize)
 	b = jute.AppendLong(jute.AppendInt(b, xid), 1)
@@ -173,7 +174,7 @@ func TestEventOutsideTheChroot(t *testing.T) {
 	must.Equal(t, w.Event(), zk.Event{}, "event")
 }
 
-// A handshake that grants no session, or no time, says that the session is over.
+// If the answer to a handshake grants no session, or a timeout of 0, the session is over.
 func TestHandshakesThatGrantNothing(t *testing.T) {
 	leak.Check(t)
 	for name, x := range map[string]struct {

@@ -26,7 +26,7 @@ type call struct {
 	xid    int32  // 0: the call gets a new xid each time it is sent
 	inner  bool   // made by the Conn itself, for one connection
 	repeat bool   // the request may run twice, so it is sent again after a connection is lost
-	keep   bool   // parse keeps the memory of the answer, which is a list
+	keep   bool   // parse keeps the memory of the answer: no later answer may use it
 	absent bool   // NoNode counts as an answer, not as an error
 	// parse reads the body of a good answer. It runs in the goroutine of the connection.
 	parse   func(d *jute.Decoder)
@@ -48,7 +48,7 @@ type call struct {
 	tries int  // how often the request has failed between two servers
 }
 
-// begin makes the frame of a call, up to and including its path.
+// begin begins the frame of a call: the length, the xid and the operation. The caller appends the rest.
 func (r *call) begin(op jute.OpCode, path string, size int) []byte {
 	r.op, r.path, r.done = op, path, make(chan struct{})
 	b, _ := jute.BeginFrame(make([]byte, 0, size+20))
@@ -76,7 +76,7 @@ func (r *call) finish(err error) {
 	close(r.done)
 }
 
-// submit sends calls one after the other, or queues them until there is a connection. If soon is true, the
+// submit sends calls one after the other, or queues them until there is a connection. If `soon` is true, the
 // calls may wait a moment for other calls.
 func (c *Conn) submit(soon bool, calls ...*call) {
 	c.mu.Lock()

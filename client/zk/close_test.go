@@ -84,8 +84,8 @@ func (e ends) Done() <-chan struct{} {
 
 func (ends) Err() error { return context.Canceled }
 
-// If the context of a Dial ends just when it connects, Dial does not wait until the server has ended the
-// session.
+// If the context of a Dial ends just as the session begins, Dial returns at once. It does not wait for the
+// server to end the session.
 func TestDialGivenUpWhileItConnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 200 { // in about half of the rounds, Dial returns before the context ends

@@ -44,8 +44,8 @@ func mute(conn net.Conn) { io.Copy(io.Discard, conn) }
 func curt(conn net.Conn) { readRequest(conn) }
 
 // dialled returns a function for Options.Dial. That function numbers the servers from 0 in the order of their
-// first connection. It calls do with the number of the server, and the number of earlier connections to that
-// server.
+// first connection. It calls do() with the number of the server, and the number of earlier connections to
+// that server.
 func dialled(do func(ctx context.Context, server, before int) (net.Conn, error)) func(context.Context, string,
 	string) (net.Conn, error) {
 	var mu sync.Mutex

@@ -145,7 +145,7 @@ func (c *Conn) note(server string, err error) {
 }
 
 // race opens connections to all servers until ctx ends, and sends one result for each server. It begins each
-// connection a moment after the previous one, or at once when kick says that an earlier server could not be
+// connection a moment after the previous one, or at once when `kick` says that an earlier server could not be
 // used.
 func (c *Conn) race(ctx context.Context, first int, kick <-chan struct{}, results chan<- opened) {
 	var attempts sync.WaitGroup
@@ -156,7 +156,7 @@ func (c *Conn) race(ctx context.Context, first int, kick <-chan struct{}, result
 			select {
 			case <-t.C:
 			case <-kick:
-			case <-ctx.Done(): // dial then fails at once
+			case <-ctx.Done(): // dial() then fails at once
 			}
 			t.Stop()
 		}
@@ -189,7 +189,7 @@ func (c *Conn) dial(ctx context.Context, server string) (net.Conn, error) {
 	return secure, nil
 }
 
-// dialAny looks up the addresses of a host name again, and opens a connection to one of them.
+// dialAny opens a connection to one of the addresses of a host name. It looks them up for each attempt.
 func (c *Conn) dialAny(ctx context.Context, server string) (net.Conn, error) {
 	if c.opt.Dial != nil {
 		return c.opt.Dial(ctx, "tcp", server)

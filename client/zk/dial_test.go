@@ -106,7 +106,7 @@ func TestClosedSessionIsNotAskedFor(t *testing.T) {
 	must.OK(t, soon(t, "Close", first))
 }
 
-// answering() returns the address of a server that calls do for each connection.
+// answering() returns the address of a server that calls do() for each connection.
 func answering(t *testing.T, do func(net.Conn)) string {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -130,7 +130,7 @@ func answering(t *testing.T, do func(net.Conn)) string {
 	return ln.Addr().String()
 }
 
-// A server is unusable for one of a few reasons, and each reason has its own remedy.
+// The Conn reports for which reason a server is unusable, because each reason has its own remedy.
 func TestTroubleNamesTheCause(t *testing.T) {
 	leak.Check(t)
 	hear := func(conn net.Conn) { conn.Read(make([]byte, 100)) }
@@ -184,8 +184,8 @@ func TestTroubleNamesTheCause(t *testing.T) {
 	}
 }
 
-// The trouble names a server that has accepted the connection but not answered, during the attempt and after
-// it.
+// While a server that has accepted the connection does not answer, the trouble names that server. When it has
+// answered, there is no trouble.
 func TestServerThatIsSilentIsNamed(t *testing.T) {
 	leak.Check(t)
 	asked, answer := make(chan bool, 1), make(chan bool)

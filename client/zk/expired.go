@@ -17,8 +17,9 @@ func (c *Conn) outlived() bool {
 	return c.sid != 0 && !c.lost.IsZero() && time.Since(c.lost) > c.timeout
 }
 
-// takesNew reports whether a server that refuses the session begins a new session instead. A server that has
-// lost its data does so, because it never learns of the old session.
+// takesNew reports whether a server that refuses the session would begin a new one. To find out, it begins a
+// new session, and closes it again. A server that has lost its data begins one, because it never learns of
+// the old session.
 func (c *Conn) takesNew(ctx context.Context, server string) bool {
 	conn, err := c.dial(ctx, server)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// served returns a Conn of a server that answers each request by the function answer.
+// served returns a Conn whose server answers each request with what answer() returns.
 func served(t *testing.T, answer func(xid int32, op jute.OpCode) []byte) *zk.Conn {
 	return must.Get(zk.Dial(t.Context(), "a", zk.Options{
 		Dial: dialled(func(context.Context, int, int) (net.Conn, error) {
@@ -22,7 +22,7 @@ func served(t *testing.T, answer func(xid int32, op jute.OpCode) []byte) *zk.Con
 		})}))(t)
 }
 
-// A ZooKeeper before 3.9 has one persistent watch of a session at a path, the newest. If that is the
+// Of a session's persistent watches at one path, a ZooKeeper before 3.9 keeps only the newest. If that is the
 // recursive watch of a subscription whose caller has stopped waiting, the other subscriptions of the path
 // still hear of changes of the list of children.
 func TestGivenUpSubscriptionTakesNoEventsFromOthers(t *testing.T) {
@@ -83,8 +83,8 @@ func TestRemoveWatchesEndsWaitsWithoutAWatch(t *testing.T) {
 	})
 }
 
-// An identity that is too long for a request is refused at once. It does not keep the Conn from its next
-// connection.
+// An identity that is too long for a request is refused at once. The Conn does not keep it, and so can still
+// connect again.
 func TestTooLongIdentityIsNotPresented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := served(t, func(xid int32, op jute.OpCode) []byte { return reply(xid, jute.OK, 0, nil) })
@@ -100,8 +100,8 @@ func TestTooLongIdentityIsNotPresented(t *testing.T) {
 }
 
 // A session that a handshake has confirmed lives for its timeout from then on, even if the connection broke
-// before it carried the session. A server that refuses such a session does not end it, although it would
-// begin a new one.
+// before it carried the session. If a server refuses such a session, the Conn does not end it, even if that
+// server would begin a new session.
 func TestSessionLivesFromItsLastHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost time.Time // when the first connection broke; the timeout is 10 s

@@ -51,8 +51,9 @@ func TestAnswersThatGrantNoSession(t *testing.T) {
 	}
 }
 
-// The Conn opens one more connection to learn why a server closes connections. It does so again only after
-// the server was usable. This takes a moment, even if the server says nothing.
+// The Conn opens one more connection to learn why a server closes connections. It opens another one for this
+// only after the server was usable. Even if the server says nothing on that connection, the Conn finds a
+// reason within a moment.
 func TestWhyAServerClosesConnections(t *testing.T) {
 	for name, x := range map[string]struct {
 		probe func(conn net.Conn)
@@ -108,7 +109,7 @@ func TestWhyAServerClosesConnections(t *testing.T) {
 	}
 }
 
-// Without an option the Conn asks for a timeout of 20 seconds, and bounds a request by a mebibyte.
+// Without an option the Conn asks for a timeout of 20 seconds, and refuses requests of 1 MiB and more.
 func TestDefaultsOfOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan int32, 1)

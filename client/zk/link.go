@@ -32,9 +32,9 @@ type link struct {
 	// c.mu guards the fields below.
 	pending []*call // calls that were sent, in the order of their answers
 	out     []byte  // bytes that wait to be written
-	spare   []byte  // the buffer that replaces out while out is written
+	spare   []byte  // the buffer that replaces `out` while `out` is written
 	writing bool    // a goroutine is writing
-	unread  int     // bytes in the frames of pending
+	unread  int     // length of the requests in `pending`
 	wrote   time.Time
 }
 
@@ -44,9 +44,9 @@ const roomy = 32 << 10
 
 var errOrder = errors.New("zk: the answers are out of order: an answer was lost")
 
-// patient is a connection that limits how long one read waits for bytes: at most the time in silent. If
-// silent is 0, patient() does not change the deadline. Each read has a deadline of its own, because the rest
-// of a long answer, and answers that follow each other without a pause, show that the server lives.
+// patient is a connection whose Read waits for bytes no longer than the time `silent`. If `silent` is 0, Read
+// leaves the deadline as it is. Each Read has a deadline of its own, because the rest of a long answer, and
+// answers that follow each other without a pause, show that the server lives.
 type patient struct {
 	net.Conn
 	silent time.Duration
@@ -273,7 +273,7 @@ func (l *link) take(r *call) {
 	}
 }
 
-// answer ends a call.
+// answer() ends a call with its answer.
 func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 	c := l.c
 	missing := r.absent && code == jute.NoNode
@@ -316,7 +316,7 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 
 const sessionMoved = jute.ErrCode(-118)
 
-// event fires watches.
+// event() fires the watches that an event concerns.
 func (l *link) event(d *jute.Decoder) error {
 	full, ev, err := l.c.eventOf(d)
 	if err != nil {

@@ -56,7 +56,7 @@ func closed[T any](ch <-chan T) bool {
 	}
 }
 
-// beside() calls do in another goroutine, and returns a channel that closes when do has returned.
+// beside() calls do() in another goroutine, and returns a channel that closes when do() has returned.
 func beside(do func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -135,8 +135,8 @@ func TestCallerWritesNoLargeRequestOfOthers(t *testing.T) {
 	})
 }
 
-// unhurried is a context whose method Done returns once goOn is closed. A select that has it as a case does
-// not wait for the other cases before that.
+// unhurried is a context whose method Done returns only once `goOn` is closed. A select with a case for Done
+// therefore cannot take any of its other cases before that.
 type unhurried struct {
 	context.Context
 	goOn chan struct{}
@@ -172,8 +172,8 @@ func TestEventsReachAllCallersOfNext(t *testing.T) {
 	})
 }
 
-// While more bytes are unanswered than roomy, a caller does not wait until its request is written. After the
-// answers, callers wait again.
+// While more than `roomy` bytes of requests are unanswered, a caller hands its request to another goroutine
+// and does not wait for the write. When the answers have come, a caller waits for the write again.
 func TestManyUnansweredBytesAreWrittenBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, l, g := linked(t)

@@ -132,14 +132,14 @@ const (
 	PermAll    = jute.PermAll
 )
 
-// WorldACL lets every client do what perms says.
+// WorldACL lets every client do what `perms` says.
 func WorldACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "world", ID: "anyone"}}} }
 
-// AuthACL lets the creator of the node do what perms says. Every client that has one of the identities of the
-// creating client counts as the creator.
+// AuthACL lets the creator of the node do what `perms` says. Every client that has one of the identities of
+// the creating client counts as the creator.
 func AuthACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "auth"}}} }
 
-// DigestACL lets clients that know the user's password do what perms says.
+// DigestACL lets clients that know the user's password do what `perms` says.
 func DigestACL(perms int32, user, password string) []ACL {
 	sum := sha1.Sum([]byte(user + ":" + password)) // the protocol prescribes SHA-1
 	return []ACL{{Perms: perms, ID: ID{Scheme: "digest", ID: user + ":" + base64.StdEncoding.EncodeToString(

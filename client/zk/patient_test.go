@@ -125,7 +125,8 @@ func TestSubscriptionThatEndsIsTold(t *testing.T) {
 	})
 }
 
-// A path that does not begin with a slash names no node. In particular, it names none outside the chroot.
+// A path that does not begin with a slash names no node, so it cannot lead out of the chroot. Ephemerals
+// leaves out the nodes outside the chroot, too.
 func TestChrootIsNotLeft(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		ctx := within(t)

@@ -199,7 +199,7 @@ func (c *Conn) ChildrenCount(ctx context.Context, path string) (int, error) {
 	return do(ctx, c, r)
 }
 
-// Ephemerals lists this session's ephemeral nodes whose path begins with prefix.
+// Ephemerals lists this session's ephemeral nodes whose path begins with `prefix`.
 func (c *Conn) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
 	r := &Reply[[]string]{}
 	r.pathRead(c.root, jute.OpGetEphemerals, prefix, noWatch)

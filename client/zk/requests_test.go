@@ -32,7 +32,7 @@ func TestSendSoon(t *testing.T) {
 		p = c.Pipe()
 		last := p.Delete(zk.Delete{Path: "/soon", Version: -1})
 		p.SendSoon()
-		must.OK(t, c.Close(ctx)) // sends it
+		must.OK(t, c.Close(ctx)) // also sends the request that SendSoon has left
 		must.Get(last.Wait(ctx))(t)
 	})
 }
@@ -220,7 +220,7 @@ func TestNamesWithoutAllocation(t *testing.T) {
 			expect.Equal(t, len(name), 44, "name %q", name)
 			break
 		}
-		// Giving a list back does not change other lists.
+		// Free of one list does not change other lists.
 		want := names.List()
 		for range 10 {
 			other := must.Get(c.Names(ctx, "/n"))(t)

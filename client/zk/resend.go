@@ -58,7 +58,7 @@ func (c *Conn) setWatches(s *jute.SetWatches) *call {
 }
 
 // detach removes a link that has ended. Reads under way will be sent again, and writes fail. The result
-// useful is true if the server answered requests of the session and sent no bad answer.
+// `useful` is true if the server answered requests of the session and sent no bad answer.
 func (c *Conn) detach(l *link, why error) (useful bool) {
 	l.close()
 	c.mu.Lock()

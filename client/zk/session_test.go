@@ -59,7 +59,7 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 			select {
 			case <-rule.Acted():
 			default:
-				continue // a cut from the rounds before came late
+				continue // a late cut of an earlier round broke this connection
 			}
 			rule.Remove()
 			n := must.Get(c.Get(ctx, "/r"))(t)
@@ -371,7 +371,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 	})
 }
 
-// silent returns the address of a server that accepts connections and sends only text.
+// silent returns the address of a server that accepts connections and sends nothing but `text`.
 func silent(t *testing.T, text string) string {
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var mu sync.Mutex
@@ -660,7 +660,7 @@ func TestServerThatDropsConnectionsIsAskedLessAndLess(t *testing.T) {
 	for range 5 {
 		last = soon(t, "another connection", taken)
 	}
-	// 50, 100, 200 and 400 ms are between them, less a quarter at most.
+	// The first of the five comes at once, the others after 50, 100, 200 and 400 ms, less a quarter at most.
 	must.That(t, last.Sub(first) > 500*time.Millisecond, "six connections in %v", last.Sub(first))
 	must.OK(t, c.Close(within(t)))
 }

@@ -103,7 +103,7 @@ func (t *watches) absent(full string, ev Event) {
 	}
 }
 
-// end fires all watches because the session is over.
+// end() fires all watches and ends all subscriptions, because the session is over.
 func (t *watches) end(c chroot) {
 	for k := range t.once {
 		t.fireOne(k, Event{EventOver, c.own(k.path)})
@@ -142,7 +142,7 @@ func (t *watches) endSubscriptions(full string) {
 // server.
 const setWatchesLimit = 128 << 10
 
-// again() returns the requests that set all watches on another connection.
+// again() returns the requests that set all watches on another connection, and tells the subscriptions of it.
 func (t *watches) again(zxid int64) []*jute.SetWatches {
 	var all []*jute.SetWatches
 	size := setWatchesLimit
@@ -236,9 +236,9 @@ func (c *Conn) Subscribe(ctx context.Context, path string, recursive bool) (*Sub
 	return s, nil
 }
 
-// watch sets the watch of a subscription. The watch is recursive if deep is set or the server already has a
-// recursive watch at the path. The result replaced is true if another call set a recursive watch at the path
-// while this call set one that is not recursive: the recursive watch may be gone.
+// watch sets the watch of a subscription. The watch is recursive if `deep` is true or the server already has
+// a recursive watch at the path. The result `replaced` is true if another call set a recursive watch at the
+// path while this call set one that is not recursive: the recursive watch may be gone.
 func (s *Subscription) watch(ctx context.Context, deep bool) (replaced bool, err error) {
 	c := s.c
 	c.mu.Lock()

@@ -85,7 +85,8 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 	var b [1]byte
 	conn.SetReadDeadline(time.Now().Add(probeLimit))
 	if _, err := conn.Read(b[:]); wordless(err) {
-		// A server that starts or stops closes connections too, but not for long.
+		// A server also closes connections at once while it starts or stops, but not for long. If it did so at the
+		// last attempt, too, it is full.
 		if errors.Is(before, errClosed) {
 			return errFull
 		}

@@ -46,7 +46,7 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 		command, _, _ := strings.Cut(name, " ")
 		for answers := 1; answers <= 4; answers++ {
 			if name == "run -n" && answers != 2 {
-				continue // this command would take the default of --timeout
+				continue // no option shortens AnswerTimeout for -n, so one round is enough
 			}
 			t.Run(fmt.Sprintf("%s after %d", name, answers), func(t *testing.T) {
 				t.Parallel()
@@ -190,7 +190,7 @@ func TestAnswersInJSONAreDescribed(t *testing.T) {
 			if cells := strings.Split(line, "|"); len(cells) > 3 {
 				names := strings.ReplaceAll(strings.ReplaceAll(cells[1], "`", ""), "zlock ", "")
 				for name := range strings.SplitSeq(names, ",") {
-					name, _, _ = strings.Cut(strings.TrimSpace(name), " ") // member list
+					name, _, _ = strings.Cut(strings.TrimSpace(name), " ") // of "member list" keep "member"
 					lines[name] += line
 				}
 			}

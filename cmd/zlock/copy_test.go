@@ -35,8 +35,8 @@ func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 	}
 }
 
-// A backup replaces a file only if the user asks for that. It never replaces a device or a pipe, because the
-// rename would remove it.
+// A backup replaces a file only if the user asks for that. It never replaces anything but a regular file: the
+// rename would remove a device or a pipe.
 func TestBackupReplacesNothing(t *testing.T) {
 	asked, comes := 0, ""
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -27,8 +27,8 @@ type running struct {
 	cmd   *exec.Cmd
 	beats string // a file with the times
 	pids  []int
-	// processes are the processes of pids even if the system has given their numbers to others: scripts that
-	// sleep in a loop use up all numbers in half a minute.
+	// processes refers to the processes with the ids `pids`, even after the system has given an id to another
+	// process: scripts that sleep in a loop use up all ids in half a minute.
 	processes []*os.Process
 }
 
@@ -154,7 +154,7 @@ func TestCommandDiesBeforeTheLockMovesWhenZlockIsKilled(t *testing.T) {
 	}
 }
 
-// A stopped zlock can neither keep the session alive nor kill COMMAND.
+// A stopped zlock can neither keep the session alive nor kill COMMAND, but its guard kills COMMAND in time.
 func TestCommandDiesBeforeTheLockMovesWhenZlockIsStopped(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for 6 s: make test-all")
@@ -207,7 +207,7 @@ func TestCommandDiesAtTheLimitOfAStoppedZlock(t *testing.T) {
 	t.Error("the machine is too busy to end a process")
 }
 
-// pauses returns a function that returns the longest pause of this process since the call of pauses.
+// pauses() returns a function that returns the longest pause of this process since the call of pauses().
 func pauses() (longest func() time.Duration) {
 	stop, most := make(chan struct{}), make(chan time.Duration)
 	go func() {
@@ -246,7 +246,7 @@ sleep .7; kill -INT $PPID; while :; do sleep .02; done`, "/p", "--foreground")
 }
 
 // The guard stays until the lock is given back and the session is closed, so a zlock that is killed before
-// that leaves no lock behind. The same guard serves the next wait of elect --restart.
+// that leaves no lock behind. elect --restart starts a new guard for its next wait, which then does the same.
 func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 	t.Parallel()
 	const long = "40"
@@ -392,8 +392,8 @@ func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 	must.That(t, !supervise.Alive(pid), "process %d is alive, %v", pid, err)
 }
 
-// If a process in zlock's group is stopped when COMMAND ends, and there is no terminal, that process is
-// spared.
+// If a process in zlock's group is stopped when COMMAND ends, and there is no terminal, the system sends the
+// group no SIGHUP. So the script that called zlock continues.
 func TestForegroundCommandSparesTheGroup(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `sleep 60 & kill -STOP $!

@@ -36,7 +36,7 @@ func TestInterruptedStart(t *testing.T) {
 		cmd.Stderr = &stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		must.OK(t, cmd.Start())
-		time.Sleep(rand.N(80 * time.Millisecond)) // some moment
+		time.Sleep(rand.N(80 * time.Millisecond)) // a random moment of the start
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
 		watchdog := time.AfterFunc(30*time.Second, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 		err := cmd.Wait()
@@ -157,7 +157,7 @@ func startTalker(t *testing.T, zlock string, args ...string) *talker {
 	return c
 }
 
-// await reads the output of zlock and COMMAND until a line contains text.
+// await reads the output of zlock and COMMAND until a line contains `text`.
 func (c *talker) await(t *testing.T, text string) {
 	t.Helper()
 	for {

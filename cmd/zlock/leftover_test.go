@@ -60,8 +60,8 @@ func TestKilledZlockLeavesNothing(t *testing.T) {
 	}
 }
 
-// A user who kills all processes named zlock does not kill the guard. Otherwise a COMMAND that ignores the
-// kernel's TERM would run at the same time as the next holder.
+// A user who kills all processes named zlock does not kill the guard, which has another name. So the guard
+// ends a COMMAND that ignores TERM.
 func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap "" TERM HUP; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .1; done`, "/l", "-k", "0.5")
@@ -111,7 +111,7 @@ func TestGuardDoesNotSpin(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"dead": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			timeout, kill := "40", "20" // the guard waits for this time
+			timeout, kill := "40", "20" // the guard of a dead zlock waits 20 s before the KILL
 			if sig == syscall.SIGSTOP {
 				timeout, kill = "10", "0.1"
 			}
@@ -258,8 +258,8 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 	}
 }
 
-// A zlock within the namespace of another zlock finds what COMMAND leaves, although /proc has other numbers
-// of COMMAND's group.
+// A zlock within the namespace of another zlock finds what COMMAND leaves, although /proc shows another
+// number for COMMAND's group.
 func TestContainedZlockEndsWhatItsCommandLeaves(t *testing.T) {
 	t.Parallel()
 	needsNamespaces(t)
@@ -355,7 +355,7 @@ done`
 	return func() { in.Close(); cmd.Wait() }, nil
 }
 
-// leftovers returns the processes of the tests that still run, without the server.
+// leftovers returns the processes of the tests that still run after the time `within`, without the server.
 func leftovers(within time.Duration) (list []string) {
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
 		list = nil

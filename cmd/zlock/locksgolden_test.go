@@ -27,8 +27,9 @@ import (
 
 var update = flag.Bool("update", false, "write what was told of locks into testdata/locks")
 
-// lockForest has a line for each node. The line has the number of the node's session (0 for a lasting node, C
-// for a container), its path, and its data. Session w only watches.
+// lockForest has a line for each node: the number of the node's session, its path, and its data. In place of
+// the number, 0 marks a lasting node, C a container, and H a node of session 1 that only session 1 may read.
+// Session w only watches.
 const lockForest = `
 0 /ours {"zl":1}
 1 /ours/_c_%A8-lock-0000000000 {"v":1,"host":"web-1","pid":11,"cmd":"nightly","user":"ops","reason":"books","task":"t1","held":true}

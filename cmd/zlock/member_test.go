@@ -322,8 +322,8 @@ func TestRestartOrderWaitsForEach(t *testing.T) {
 	}
 }
 
-// A list without members comes from a server that is starting. It does not show that the remaining servers
-// need no restart. The command does not wait for a removed server.
+// A list without members comes from a server that is starting. The command then still waits for the servers
+// that were not restarted yet. It does not wait for a removed server.
 func TestRestartOrderWaitsForServersThatAListLacks(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	for id := range f.voter {

@@ -130,7 +130,7 @@ func TestRunUnderATicketThatAnotherEnded(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
 	zlock := filepath.Join(built.dir, "zlock")
-	for _, give := range []string{"--give", "--leave"} { // --leave also runs without --give
+	for _, give := range []string{"--give", "--leave"} { // with --leave, zlock runs without --give
 		s.zlock(0, "take", "--ticket-file", "a", "/l")
 		_, errs := s.zlock(call.ExitLost, "run", "--ticket-file", "a", give, "-c", "cp a b && "+zlock+
 			" give --ticket-file b")

@@ -266,8 +266,8 @@ func TestReadmeExamplesWork(t *testing.T) {
 		}
 		return nil
 	}
-	// Each program has a second to start while the next lines run. The waiting program names the holder, before
-	// or after the table.
+	// Each program has a second to start while the next lines run. On a busy machine it may start later, so the
+	// test tries again. The waiting program may name the holder before or after the lines of zlock show.
 	again := func(script, want string) {
 		t.Helper()
 		err := sh(script, want)

@@ -70,14 +70,14 @@ func (t *Deadlines) replace(sessions *session.Table) {
 	sessions.All(func(s session.Session) { t.Touch(s.ID, s.Timeout) })
 }
 
-// Due returns up to limit sessions whose deadline is before the time `at`.
+// Due returns up to `limit` sessions whose deadline is before the time `at`.
 func (t *Deadlines) Due(at time.Time, limit int) []int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.expiry.Due(at.Sub(t.start), limit, nil)
 }
 
-// Next returns the time until the first deadline plus grace, at most limit.
+// Next returns the time that remains until `grace` after the first deadline, but at most `limit`.
 func (t *Deadlines) Next(grace, limit time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -80,7 +80,7 @@ func (f *sink) Events(zxid int64, events []tree.Event) {
 }
 
 func (f *sink) Ended(e *state.Ending) {
-	f.passedOn.Store(false) // the client of a session that ended does not join the queue again
+	f.passedOn.Store(false) // not counted: the client of a session that ended does not queue again
 	if t := f.leads.Load(); t != nil {
 		t.Remove(e.Session.ID)
 	}

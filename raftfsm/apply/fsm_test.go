@@ -26,7 +26,7 @@ func entryOf(index uint64, r state.Request) *raft.Log {
 	return applied.Logged(index, entries.Block{Count: 1, Requests: r.Append(nil)})
 }
 
-// refuses checks that a server with a doubtful state applies no entry, and hands out no snapshot and no
+// refuses() checks that a server with a doubtful state applies no entry, and hands out no snapshot and no
 // backup.
 func refuses(t *testing.T, a *applied.State) {
 	t.Helper()
@@ -164,8 +164,8 @@ func (w *teller) Events(zxid int64, _ []tree.Event)     { w.tell("change", zxid)
 func (w *teller) Done(o *state.Outcome, _ *state.State) { w.tell("outcome", o.Zxid) }
 
 // While a server applies an entry, it sends other replies too, for example to pings. The zxid in such a reply
-// is at least that of each outcome that a client has. The zxid is lower than that of a change whose event no
-// client has; otherwise a client that reconnects would not ask for the event.
+// is not lower than the zxid of any outcome that was sent. It is lower than the zxid of a change whose event
+// was not sent yet: otherwise a client that reconnects would not ask for the event.
 func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
 	t.Parallel()
 	w := new(teller)

@@ -34,8 +34,8 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	return f.hold(), nil
 }
 
-// hold begins a snapshot of the state as it is now. The caller holds the state lock and the token of
-// walking.
+// hold() begins a snapshot of the state as it is now. The caller holds the state lock and the token in
+// `walking`.
 func (f *FSM) hold() *snapshot {
 	at := state.Position{Index: f.index.Load(), Term: f.term.Load()}
 	return &snapshot{f: f, state: f.state.StartSnapshot(at), requests: f.counted.requests.Load(),

@@ -254,8 +254,8 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	}
 }
 
-// Once a snapshot is written, it is the newest, and its entries no longer count as log after the snapshot. A
-// snapshot whose write fails changes neither.
+// Once a snapshot is written, it is the newest, and its entries no longer count towards the next snapshot. A
+// snapshot whose write fails changes neither the newest snapshot nor the count.
 func TestWrittenSnapshotCountsItsEntries(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []error{nil, errors.New("the disk is full")} {

@@ -5,8 +5,8 @@ import "slices"
 // Op is a kind of change.
 type Op string
 
-// The kinds of changes. Operators ask for the first five kinds. The request reconfig asks for all kinds but
-// Lead.
+// The kinds of changes. Operators ask for the first five kinds. The request `reconfig` asks for all kinds
+// except Lead.
 const (
 	Add      Op = "add"      // a server follows without a vote
 	Promote  Op = "promote"  // a member that has caught up gets a vote

@@ -41,8 +41,8 @@ type Options struct {
 	Closed           *atomic.Bool // set when this server stops
 }
 
-// Start starts raft on the stores of the disk. On an empty disk raft begins with the configuration bootstrap.
-// If that is nil, raft waits until a leader sends a configuration.
+// Start starts raft on the stores of the disk. On an empty disk raft begins with the configuration
+// `bootstrap`. If `bootstrap` is nil, raft waits until a leader sends a configuration.
 func Start(o Options, f raft.FSM, bootstrap *raft.Configuration) (*Raft, error) {
 	d, port := o.Disk, o.Port
 	r := &Raft{&elect.Raft{ID: o.ID, Self: o.Self, Began: time.Now()}, d}

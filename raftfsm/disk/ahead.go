@@ -11,9 +11,9 @@ import (
 // explains why it is safe.
 
 // Ahead lets the log run ahead of the disk while leads() reports true. raft's main loop calls leads(); no
-// other goroutine gains or loses leadership. A server without other servers applies an entry as soon as raft
-// has stored it. So the goroutine that applies the entry also writes it, and need not be woken after the
-// write.
+// other goroutine gains or loses leadership. If `alone` is true, there are no other servers, and this server
+// applies an entry as soon as raft has stored it. So the goroutine that applies the entry also writes it, and
+// need not be woken after the write.
 func (d *Disk) Ahead(leads func() bool, alone bool) { d.leads.Store(&lead{leads, alone}) }
 
 type lead struct {

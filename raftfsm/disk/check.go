@@ -23,7 +23,7 @@ func startCheck(verify func(io.Reader) error) *check {
 	c := &check{w: w, done: make(chan error, 1)}
 	go func() {
 		err := verify(r)
-		_, _ = io.Copy(io.Discard, r) // otherwise feed would wait for a reader
+		_, _ = io.Copy(io.Discard, r) // otherwise feed() would wait for a reader
 		c.done <- err
 	}()
 	return c
@@ -136,7 +136,7 @@ func (id *Identity) checkBegun(path string, term, end uint64) error {
 	return nil
 }
 
-// checkWhole records in id that the directory has a log. It refuses a directory that has lost its log or a
+// checkWhole records in `id` that the directory has a log. It refuses a directory that has lost its log or a
 // part of the log. It also refuses a directory whose term is older than its log, because its server could
 // vote a second time in the same term.
 func (s *Stores) checkWhole(path string, id *Identity) error {

@@ -26,8 +26,8 @@ type covered struct {
 	config config      // the members in the newest snapshot
 	gone   uint64      // last index of a log that a snapshot replaced; 0: entries have been stored since
 
-	sent uint64 // last index of the newest snapshot of another server that Close publishes or has published
-	own  bool   // raft has not recorded this server's own snapshot yet
+	sent uint64 // last index of the newest snapshot of another server; set before it is published
+	own  bool   // this server's own snapshot is finished, and raft has not recorded it yet
 }
 
 // snapshot records that a snapshot up to an entry is on the disk.

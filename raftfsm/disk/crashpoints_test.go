@@ -155,8 +155,8 @@ func members(ids ...string) []byte {
 	return raft.EncodeConfiguration(raft.Configuration{Servers: list})
 }
 
-// entries sends the entries after the entry prev, up to the entry `to`, all of them committed. If change is
-// not empty, the last entry changes the members.
+// entries() sends the entries after the entry `prev`, up to the entry `to`, all of them committed. If
+// `change` is not empty, the last entry changes the members.
 func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change ...string) bool {
 	if !c.append(leader, term, prev, prevTerm, to, to, change...) {
 		return false
@@ -165,7 +165,7 @@ func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change
 	return true
 }
 
-// append sends the entries after the entry prev, up to the entry `to`, with a commit index.
+// append() sends the entries after the entry `prev`, up to the entry `to`, with a commit index.
 func (c *crashed) append(leader string, term, prev, prevTerm, to, commit uint64, change ...string) bool {
 	tr, head := c.from(leader)
 	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,

@@ -34,8 +34,8 @@ type Options struct {
 	LogStore string
 	// SnapshotRetain is how many snapshots are kept.
 	SnapshotRetain int
-	// Memory holds the data of a server without a data directory between two lives in one process; nil: every
-	// life begins without data.
+	// Memory is for a server that has no data directory. It keeps the data from one life of the server to the
+	// next in the same process; nil: every life begins without data.
 	Memory *Stores
 	// Files are the files of the data directory; nil: the operating system's files.
 	Files *Files
@@ -195,7 +195,7 @@ func (d *Disk) FollowApplied(applied func() uint64) { d.applied.Store(&applied) 
 // servers, so a snapshot up to index would bring this server nothing new, and would set its state and its log
 // back.
 func (d *Disk) HasApplied(index uint64) bool {
-	// covered knows this even before raft reports how far it has applied the log
+	// `covered` shows this even before raft reports how far it has applied the log
 	if index <= d.covered.newest() {
 		return true
 	}

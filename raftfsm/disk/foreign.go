@@ -22,7 +22,7 @@ func RefuseForeign(path string) error {
 	}
 	for _, e := range entries {
 		if isPart(e.Name()) {
-			return nil // the caller reports a missing directory later
+			return nil // it is a data directory; whether a part is missing is checked later
 		}
 	}
 	for _, e := range entries {

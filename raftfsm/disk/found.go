@@ -109,10 +109,11 @@ const replacingDir = "recovering"
 // because no server can start without it.
 var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
-// Replace gives the data directory new content, as Found makes it, and keeps the old content in a
-// subdirectory named old. If an earlier Replace has kept content there, that content gets a number after its
-// name. If a server has started on the directory since the caller read its identity (was) and made f and
-// write from its content, Replace returns an error. If Replace is interrupted, another call finishes it.
+// Replace gives the data directory `dir` new content, as Found makes it, and keeps the old content in the
+// subdirectory `old`. If an earlier Replace has left a subdirectory of that name, its name gets a number.
+// The caller has read the identity `was` from dir, and has made `f` and write() from its content. If a server
+// has started on dir since then, Replace returns an error. If Replace is interrupted, another call finishes
+// the replacement.
 func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) error) error {
 	return alone(dir, func() error {
 		if Interrupted(dir, old) {
@@ -169,7 +170,7 @@ func numberOld(old string) error {
 
 // Interrupted reports whether a Replace was interrupted at a point where only Replace can continue. At such a
 // point the new content has its identity, or has left replacingDir while the old content is still in the
-// directory old.
+// directory `old`.
 func Interrupted(dir, old string) bool {
 	there := func(names ...string) bool {
 		_, err := os.Stat(filepath.Join(append([]string{dir}, names...)...))

@@ -130,8 +130,8 @@ func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string
 	return "", err
 }
 
-// ContentOf opens a snapshot file for reading. The files of Found and of the server have a trailer after the
-// content; ContentOf also accepts a file without a trailer.
+// ContentOf opens a snapshot file for reading. A file that Found or a server has written has a trailer after
+// its content; ContentOf also accepts a file without a trailer.
 func ContentOf(path string) (io.ReadCloser, error) {
 	f, err := vfs.ReadOnly.Open(path)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// countedStable fails all writes after the first ones, whose number is in `left`, as if the server had ended.
+// countedStable makes the first `left` writes, and fails all later ones, as if the server had ended.
 type countedStable struct {
 	raft.StableStore
 	left   int

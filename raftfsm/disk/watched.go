@@ -113,7 +113,7 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 		return nil // the log has only stand-ins for these entries
 	}
 	if to >= last {
-		s.d.configs.cut(from) // if to is lower, raft removes the beginning of the log
+		s.d.configs.cut(from) // if `to` is lower, raft removes the beginning of the log
 	}
 	if from <= first && to >= last {
 		s.d.configs.add(s.d.covered.emptied(last))
@@ -182,9 +182,9 @@ func (s watchedStable) GetUint64(k []byte) (uint64, error) {
 // write or read a snapshot, the watchdog times only the start and the end of a write. An error in between
 // also ends the server.
 //
-// A snapshot of another server is verified before it is published, and every snapshot while raft reads it. A
-// snapshot that one server's disk has damaged must be reported, and must not become the state of another
-// server.
+// A snapshot of another server is verified before it is published. Every snapshot is verified while raft
+// reads it: a snapshot that one server's disk has damaged must be reported, and must not become the state of
+// another server.
 type watchedSnapshots struct {
 	s       raft.SnapshotStore
 	d       *Disk
@@ -287,9 +287,9 @@ func (s *watchedSink) Cancel() error {
 // Close is not timed as a whole: to sync a gigabyte may take long.
 //
 // raft believes that the snapshot finished last is the newest. It records this server's own snapshots and
-// those of other servers on different goroutines. So Close refuses an own snapshot after a newer snapshot of
-// another server, because the log begins after the newer one. It refuses a snapshot of another server until
-// raft has recorded this server's own snapshot.
+// those of other servers on different goroutines. So Close refuses this server's own snapshot if another
+// server has sent a newer one, because the log then begins after the newer one. Close refuses a snapshot of
+// another server until raft has recorded this server's own snapshot.
 func (s *watchedSink) Close() error {
 	own := s.check == nil
 	err := s.endCheck()

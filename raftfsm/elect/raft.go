@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Raft is this server's raft, with methods for facts that raft does not export. Raft's names of servers are
-// zlockd's ids.
+// Raft is this server's raft, with methods for facts that raft does not export. Raft knows each server by its
+// zlockd id.
 type Raft struct {
 	*raft.Raft
 	ID    uint32
@@ -75,7 +75,7 @@ func (r *Raft) Silence() time.Duration {
 	}
 	last := r.LastContact()
 	if last.IsZero() {
-		last = r.Began // if there is a leader, it is still sending a snapshot
+		last = r.Began // no contact yet; if there is a leader, it is still sending a snapshot
 	}
 	return time.Since(last)
 }
@@ -107,9 +107,9 @@ func (r *Raft) isStill(m moment) bool {
 	return r.CurrentTerm() == m.term && (m.contact.IsZero() || r.LastContact().Equal(m.contact))
 }
 
-// drained waits until raft's main loop has handled all earlier requests of other servers, and reports whether
-// that happened within limit. It queues a request of its own after them. The request asks for a vote in an
-// old term, which changes nothing.
+// drained() waits until raft's main loop has handled all earlier requests of other servers, and reports
+// whether that happened within `limit`. It queues a request of its own after them. Its request asks for a
+// vote in an old term, which changes nothing.
 func (r *Raft) drained(ctx context.Context, limit time.Duration) bool {
 	done := make(chan error, 1)
 	go func() { // this goroutine ends within the transport's timeout
@@ -128,7 +128,7 @@ func (r *Raft) drained(ctx context.Context, limit time.Duration) bool {
 
 // withdraw ends a candidacy that failed; raft itself would end it only when its timer runs out. It asks raft
 // for a vote in a newer term, which makes a candidate a follower. Raft ignores the request if it knows a
-// leader or a newer term by then. withdraw returns true if nothing else has happened since m.
+// leader or a newer term by then. withdraw returns true if nothing else has happened since the moment `m`.
 func (r *Raft) withdraw(m moment) bool {
 	err := r.followIn(m.term+1, false)
 	m.term++
@@ -138,14 +138,14 @@ func (r *Raft) withdraw(m moment) bool {
 // Forget makes raft drop the leader of a term, after that server has stopped leading. It does nothing if raft
 // knows a newer term by then.
 func (r *Raft) Forget(term uint64) {
-	if _, votes := r.voters(); votes { // a server with an empty log would grant the vote; see followIn
+	if _, votes := r.voters(); votes { // followIn needs a log that is not empty; a voter has one
 		_ = r.followIn(term+1, true)
 	}
 }
 
-// followIn makes this server a follower in a newer term without voting in it. The server asks itself for a
-// vote, with an empty log: raft adopts the term, and refuses the vote because the log is empty. While raft
-// knows a leader, it ignores the request unless forget is set.
+// followIn makes this server a follower in a newer term, in which it gives no vote. The server asks itself to
+// vote for a candidate whose log is empty: raft adopts the term, and refuses the vote, because this server's
+// log is longer. While raft knows a leader, it ignores the request unless `forget` is true.
 func (r *Raft) followIn(term uint64, forget bool) error {
 	h := r.Header()
 	h.Addr = nil // raft compares Addr with the leader's address, which may now be this server's

@@ -62,7 +62,7 @@ func TestWhatRaftKnows(t *testing.T) {
 	})
 }
 
-// drained waits until raft has completed the requests before it, but not longer than its limit.
+// drained() waits until raft has completed all earlier requests, but not longer than `limit`.
 func TestDrained(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2}, nil, func(w *world) {
 		r := w.e.Raft

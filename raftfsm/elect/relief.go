@@ -25,11 +25,11 @@ type Relief struct {
 
 	call   uint64        // number of the running write at the last look; 0: none ran
 	stuck  time.Duration // the shortest time for which that write may have been running
-	worst  time.Duration // the longest write that ended in this span; before: in the span before it
-	before time.Duration
-	span   int // number of looks since this span began
-	tried  int // how often this server has tried to give the leadership away in this stall
-	rest   int // number of looks until the next try
+	worst  time.Duration // the longest write that ended in this span
+	before time.Duration // the longest write that ended in the span before this one
+	span   int           // number of looks since this span began
+	tried  int           // how often this server has tried to give the leadership away in this stall
+	rest   int           // number of looks until the next try
 
 	barred time.Time // since when raft accepts no entries; zero: raft accepts them
 }
@@ -41,7 +41,7 @@ const (
 	reliefMost  = 5 * time.Second // the longest limit; a leader with a slower disk is useless
 	reliefAsk   = 200 * time.Millisecond
 	reliefIdle  = 250 * time.Millisecond // time between looks, instead of reliefLook, while no write runs
-	reliefRest  = 5                      // how many looks to wait after a try, until it has succeeded or failed
+	reliefRest  = 5                      // how many looks to wait after a try, which may still succeed
 )
 
 // Watch looks at the disk until ctx ends. It counts looks instead of asking the clock: a process that was
@@ -92,7 +92,7 @@ func (r *Relief) limit() time.Duration {
 // it accepts no entries. Raft may never notice the end of a hand-over to a server that hangs: it waits for
 // the replicator of that server, which ends silently if this server loses the leadership first. If this
 // server is elected again, it leads but completes no request. So Began asks another server to lead if the
-// barrier has failed for longer than limit, which is longer than any election.
+// barrier has failed for longer than `limit`, which is more time than any election takes.
 func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	now := time.Now()
 	switch {
@@ -128,7 +128,8 @@ func (r *Relief) giveAway(ctx context.Context, why string, since time.Duration) 
 	}()
 }
 
-// successors returns the other voters that answer, those with the best chance of being elected first.
+// successors returns the other voters that answer. The voters with the best chance of being elected come
+// first.
 func (r *Relief) successors(ctx context.Context) (list []peer.Answer) {
 	ctx, cancel := context.WithTimeout(ctx, reliefAsk)
 	defer cancel()

@@ -75,8 +75,8 @@ func opinionOf(a *peer.Answer, own *peer.Status, leader uint32, heartbeat time.D
 	return o
 }
 
-// StandsBefore reports whether a should stand before b: it has the longer log, as raft compares logs in a
-// vote, or an equal log and the lower id.
+// StandsBefore reports whether server `a` should stand before server `b`: a has the longer log, as raft
+// compares logs in a vote, or an equal log and the lower id.
 func StandsBefore(a, b *peer.Status) bool {
 	if a.LastTerm != b.LastTerm {
 		return a.LastTerm > b.LastTerm
@@ -154,8 +154,8 @@ func (s *Survey) hopeless() bool {
 	return !s.majority(s.count(func(o *Opinion) bool { return !o.Longer && !o.Gone }))
 }
 
-// Decide returns what a server that wants to stand does next. waited is how long it has already waited for
-// better candidates; `over` says that it has waited long enough for them.
+// Decide returns what a server that wants to stand does next. `waited` is how long the server has already
+// waited for better candidates; `over` says that it has waited long enough for them.
 func (s *Survey) Decide(why Why, waited time.Duration, over bool) Verdict {
 	first := s.count(func(o *Opinion) bool { return o.Before && o.Stands })
 	switch {

@@ -25,7 +25,7 @@ type Elections struct {
 
 const (
 	look     = 50 * time.Millisecond // how often Watch checks whether there is a leader; see lookAgain
-	lookSoon = 10 * time.Millisecond // replaces look while a cluster may be starting
+	lookSoon = 10 * time.Millisecond // replaces `look` while a cluster may be starting
 	// after this time, survey() waits only for answers that could change the decision
 	askFirst  = 50 * time.Millisecond
 	askAgain  = 20 * time.Millisecond  // pause before the next survey
@@ -36,10 +36,10 @@ const (
 // Watch runs until ctx ends. It makes this server stand for election when the leader is silent or no leader
 // is known.
 //
-// When the leader's host vanishes, no connection breaks. Raft's own timers notice it one and a half to five
-// heartbeat timeouts after the last message. The follower that notices first gets no votes, because the other
-// followers still believe in the leader. So a follower that has not heard from the leader for a while asks
-// the others whether they have.
+// When the leader's host vanishes, no connection breaks. Raft's own timers notice the loss one and a half to
+// five heartbeat timeouts after the last message. The follower that notices first gets no votes, because the
+// other followers still believe in the leader. So a follower that has not heard from the leader for a while
+// asks the others whether they have heard from it.
 func (e *Elections) Watch(ctx context.Context) {
 	last, from := time.Now(), time.Now()
 	wait := look
@@ -94,7 +94,7 @@ func (e *Elections) replaceSilent(ctx context.Context, leader uint32) {
 
 // Succeed replaces a dead leader before its heartbeats time out. The voter with the longest log stands first,
 // because it cannot lose. Among voters with equal logs, the voter with the lowest id stands first. The caller
-// repeats the call while this server knows no other leader. If an election fails, see the method fill.
+// repeats the call while this server knows no other leader. If an election fails, fill() stands again.
 func (e *Elections) Succeed(ctx context.Context, dead uint32) {
 	m := moment{term: e.Raft.CurrentTerm()}
 	if e.turn(ctx, m, dead, Dead) {
@@ -102,8 +102,8 @@ func (e *Elections) Succeed(ctx context.Context, dead uint32) {
 	}
 }
 
-// turn waits until better candidates have had their time. It returns false if the other servers' answers
-// forbid this server to stand, or if anything has changed since m.
+// turn() waits until better candidates have had their time. It returns false if the other servers' answers
+// forbid this server to stand, or if anything has changed since the moment `m`.
 func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) bool {
 	var waited time.Duration
 	for end := time.Now().Add(deferTime); ; {
@@ -136,8 +136,8 @@ func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uin
 	return true
 }
 
-// standAt waits until raft has finished its work, then stands if nothing has happened since m. Raft may be
-// storing a vote for another server on a slow disk: if this server stood right after raft stores the vote, it
+// standAt waits until raft has finished its work, then stands if nothing has happened since the moment `m`.
+// Raft may be storing a vote for another server on a slow disk: if this server stood right after that, it
 // would depose the server that this vote has elected.
 func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) {
 	if !e.Raft.drained(ctx, e.Heartbeat) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {
@@ -154,8 +154,8 @@ func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) 
 	}
 }
 
-// survey asks all voters except the server dead (0: all voters). Answers take long on a busy machine, so
-// survey waits until it has enough answers or this server knows another leader.
+// survey() asks all voters except the server `dead` (0: all voters). Answers take long on a busy machine, so
+// survey() waits until it has enough answers or this server knows another leader.
 func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey) {
 	ctx, cancel := context.WithTimeout(ctx, e.Heartbeat)
 	defer cancel()
@@ -233,7 +233,8 @@ func (e *Elections) starts() bool {
 // been under way.
 func (e *Elections) fill(ctx context.Context, v *vacancy) {
 	if v.since.IsZero() || !e.Raft.isStill(v.moment) {
-		// A voter's disk must hold the vote before the vote counts.
+		// Raft may be writing a vote to the disk, and the vote counts only when it is there. So wait until
+		// raft has finished, and note how long that took.
 		began := time.Now()
 		if !e.Raft.drained(ctx, e.Heartbeat) {
 			return

@@ -17,8 +17,8 @@ import (
 
 // News tells followers of a commit at once. Raft itself does so with the next entry, or after a quarter of
 // a second. In a quiet cluster a write's reply at a follower, and the hand-off of a lock between servers,
-// would take that long. A nudge is an empty AppendEntries from the leader of the entry's own term, which says
-// that the entry is committed. A follower in a newer term rejects it.
+// would take that long. A nudge is an empty AppendEntries, which says that an entry is committed. Only the
+// leader of the entry's own term sends it. A follower in a newer term rejects it.
 //
 // A nudge is sent only after its follower has stored the entry, because the other servers may have committed
 // the entry before it arrived at the follower.
@@ -29,7 +29,7 @@ import (
 type News struct {
 	o Leader
 
-	all   bool            // all servers get the next nudge; only the batcher uses all and asked
+	all   bool            // all servers get the next nudge; only the batcher uses `all` and `asked`
 	asked map[uint32]bool // servers whose requests were proposed since the last nudge
 
 	mu        sync.Mutex
@@ -66,11 +66,11 @@ func NewNews(o Leader) *News {
 	return &News{o: o, asked: map[uint32]bool{}, all: true, followers: map[raft.ServerID]*nudged{}}
 }
 
-// All notes that every follower must be told at once of the next commit. Only the batcher calls All, Asked,
-// Tell and TellBefore.
+// All() notes that every follower must be told at once of the next commit. Only the batcher calls All(),
+// Asked(), Tell() and TellBefore().
 func (g *News) All() { g.all = true }
 
-// Asked notes that the entry to be proposed contains a request of a server.
+// Asked() notes that the entry to be proposed contains a request of a server.
 func (g *News) Asked(server uint32) { g.asked[server] = true }
 
 // Follow sets the followers: those of the newest configuration, at their newest addresses.
@@ -137,8 +137,8 @@ func (g *News) Tell() {
 	clear(g.asked)
 }
 
-// TellBefore announces the last commit while the next entry is being filled. The field asked keeps the
-// servers with requests in that entry.
+// TellBefore announces the last commit while the next entry is being filled. The field `asked` keeps the
+// servers that have requests in the next entry.
 func (g *News) TellBefore() {
 	asked := maps.Clone(g.asked)
 	g.Tell()
@@ -179,7 +179,7 @@ func (g *News) waits(server uint32, sessions *session.Table) bool {
 
 func (g *News) run(id raft.ServerID, f *nudged) {
 	log := g.o.Stored.of(peer.ParseID(id))
-	defer log.grown.Send() // the News of the next term may already wait
+	defer log.grown.Send() // the News of the next term may already wait for this signal
 	for at := range f.ch {
 		for !log.has(at) {
 			select {

@@ -13,7 +13,7 @@ type Stored struct{ by sync.Map } // *storedBy, by server id
 
 // storedBy records how far one server's log is known to agree with this server's log.
 type storedBy struct {
-	grown signal.Signal // sent when the field at changes; one goroutine waits for it
+	grown signal.Signal // sent when `at` changes; one goroutine waits for it
 
 	mu sync.Mutex
 	at state.Position // up to at.Index, the server's log is equal to the log of the leader of at.Term

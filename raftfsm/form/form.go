@@ -108,8 +108,8 @@ func (f *Forming) Join(ctx context.Context) (*raft.Configuration, error) {
 	}
 }
 
-// say reports for what this server waits, once for each text. It returns false, because the server has not
-// joined.
+// say() reports what this server waits for, and does so again only when the text changes. It returns false,
+// because the server has not joined.
 func (f *Forming) say(format string, args ...any) (joined bool, err error) {
 	if text := fmt.Sprintf(format, args...); text != f.Waits() {
 		f.said.Store(&text)
@@ -222,10 +222,10 @@ func (f *Forming) askAll(ctx context.Context, limit time.Duration, q peer.Questi
 	return list
 }
 
-// newest() returns as best the server with the best knowledge of its cluster: a server that has a leader or,
-// if no server has one, the server with the longest log. best is nil if all servers are stale. A stale server
-// was removed but still runs. It may not know of its removal, because no message reaches it any longer, but
-// the other servers' lists of members show the removal.
+// newest() returns in `best` the server with the best knowledge of its cluster: a server that has a leader
+// or, if no server has one, the server with the longest log. `best` is nil if all servers are stale. A stale
+// server was removed but still runs. It may not know of its removal, because no message reaches it any
+// longer, but the other servers' lists of members show the removal.
 func newest(formed []peer.Status) (best *peer.Status, stale []peer.Status) {
 	for i := range formed {
 		st := &formed[i]
@@ -279,7 +279,7 @@ func (f *Forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
 }
 
 // joinFormed joins an existing cluster if the cluster expects this server's directory, or a new directory in
-// its place. st is the status in the list `formed` that knows most.
+// its place. `st` is the status, among those in `formed`, of the server that knows most.
 func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error) {
 	id := f.o.Disk.Identity()
 	incarnation, known := st.Incarnations[f.o.List.ID]

@@ -59,8 +59,8 @@ func listed(peers map[uint32]string, observers []uint32) string {
 	return strings.Join(parts, ",")
 }
 
-// Compare logs where this server's --peers differs from the members of its cluster. Members change at run
-// time, so the list may be older or newer than the cluster. The server serves in both cases.
+// Compare writes to the log how this server's --peers differs from the members of its cluster. Members change
+// at run time, so --peers may be older or newer than the cluster. The server serves in both cases.
 func (f *Forming) Compare(servers []raft.Server) {
 	members := map[uint32]string{}
 	for _, s := range servers {

@@ -16,7 +16,7 @@ func (t *Term) batch() error {
 	t.working.take()
 	defer t.working.give()
 	size := 1 << 10
-	var empty []byte // a buffer that raft does not have yet
+	var empty []byte // the buffer of the next entry; raft keeps the buffer of each entry that it gets
 	crowd, passing := stream.NewCrowd(t.ctx), &handoff{t: t}
 	for t.ctx.Err() == nil {
 		if empty == nil {

@@ -82,7 +82,7 @@ func (t *Term) duties() {
 func (t *Term) grace() time.Duration { return 2 * t.o.TouchEvery }
 
 // expire proposes the end of the sessions whose time is over. Apply ends a session only if no client has
-// attached to it since. `now` is the last time at which this server was known not to be stalled.
+// attached to it since. `now` is the last time at which this server is known to have run without a stall.
 func (t *Term) expire(now time.Time) {
 	due := t.deadlines.Due(now.Add(-t.grace()), expiryBatch)
 	if len(due) == 0 {
@@ -150,12 +150,12 @@ func (t *Term) lookAtRoom() {
 		}
 	}
 	if (low != "") != t.low.Swap(low != "") {
-		t.Barrier() // all servers must know before a client asks
+		t.Barrier() // this entry tells all servers at once, even if no client sends a request
 	}
 }
 
-// Lowest names a server whose disk has little free space, or returns "" if there is none. It is enough to
-// name one, because a server that cannot store an entry ends.
+// Lowest names a server whose disk has little free space, or returns "" if there is none. One such server is
+// reason enough to refuse requests, because a server that cannot store an entry ends.
 func (t *Term) Lowest() string {
 	if why := t.o.Upkeep.DiskLow(); why != "" {
 		return why

@@ -28,8 +28,8 @@ func (t *Term) options() (o byte) {
 
 // fill appends the leader's own acts and blocks of every server's stream. All servers with waiting requests
 // get equal shares of the entry, so that no server's clients wait for another's. If a server does not use
-// all of its share, other servers use the rest. The servers take turns to be first, because a request too
-// large for any share takes an entry of its own.
+// all of its share, other servers use the rest. The servers take turns to be first: if the first server's
+// request is too large for any share, it takes the whole entry, and the other servers wait for the next one.
 func (t *Term) fill(entry []byte) []byte {
 	before := len(entry)
 	entry, more := t.acts.take(entry)

@@ -52,8 +52,8 @@ func newsOf(t *testing.T, f *apply.FSM, to *heard) *followers.News {
 	return news
 }
 
-// passing() returns a term in which an entry takes 3 ms. Follower 2 has stored the last entry, and may be
-// told of it.
+// passing() returns the handoff of a term in which an entry takes 3 ms, and the transport to follower 2. The
+// follower has stored the last entry, and may be told of it.
 func passing(t *testing.T) (*handoff, *heard) {
 	a := applied.New()
 	tm := termOf(t, a)
@@ -107,8 +107,8 @@ var (
 	deletes = &state.Request{Op: jute.OpDelete, Body: jute.AppendInt(jute.AppendString(nil, "/lock/n-1"), -1)}
 )
 
-// fill does the batcher's work on the waiting requests. It returns the number of requests in its entry, and
-// how long their creates waited.
+// fill() does the batcher's work on the waiting requests. It returns the number of requests in the entry that
+// it makes, and how long the creates among them waited.
 func (h *handoff) fill(now ...*state.Request) (requests int, waited time.Duration) {
 	for _, r := range now {
 		h.t.o.State.Stream.Put(&state.Request{Op: r.Op, Body: r.Body}, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// Leader runs the terms of this server. The zero value leads none.
+// Leader runs the terms of this server. A zero Leader leads in no term.
 type Leader struct {
 	// Stored records how far the other servers' logs agree with this server's log, while this server leads.
 	Stored followers.Stored
@@ -102,7 +102,7 @@ func (l *Leader) runTerm(ctx context.Context) error {
 	case err = <-done:
 	case <-ctx.Done():
 	}
-	o.State.Stream.Leave() // a link to the next leader must not wait for what follows
+	o.State.Stream.Leave() // before the rest of the term ends, so that a link to the next leader need not wait
 	if ctx.Err() == nil {
 		return err
 	}

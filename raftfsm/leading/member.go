@@ -96,8 +96,8 @@ func (t *Term) isAt(ctx context.Context, id uint32, addr string) bool {
 	return err == nil && st.Incarnation == t.o.Incarnation(id)
 }
 
-// change makes one step of a change. It fails if the configuration is no longer the one with index prev. Only
-// reconfig asks for describe, vote and demote.
+// change() makes one step of a change. It fails if the configuration is no longer the one with index `prev`.
+// Only the request `reconfig` asks for Describe, Vote and Demote.
 func (t *Term) change(ctx context.Context, c change.Change, is *raft.Server, prev uint64) error {
 	r := t.o.Raft
 	if err := t.note(&c); err != nil {

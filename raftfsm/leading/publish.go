@@ -129,8 +129,8 @@ func (t *Term) published() (version int64) {
 	return version
 }
 
-// For the duration d, silence delays the publishing without renew and the changes by other servers. If d is
-// 0, silence ends the delay.
+// silence() delays, for the duration d, the changes by other servers, and publish() unless its `renew` is
+// true. If d is 0, silence() ends the delay.
 func (p *notice) silence(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,8 +141,8 @@ func (p *notice) silence(d time.Duration) {
 // raft's configuration.
 func (t *Term) PublishMembers() { t.publish(false, 0) }
 
-// publish publishes the members except server without (0: all of them). If renew is true, it publishes a new
-// version even if nothing changed.
+// publish() publishes the members except the server `without` (0: all of them). If `renew` is true, it
+// publishes a new version even if nothing changed.
 func (t *Term) publish(renew bool, without uint32) {
 	if t.o.Port == nil {
 		return
@@ -183,8 +183,8 @@ func (t *Term) forget(s *state.State, servers []raft.Server) {
 	}
 }
 
-// forgetFirst makes the cluster expect an empty data directory from a server that will be added. The leader
-// that removed the id's last server may have ended before it made such a proposal.
+// forgetFirst makes the cluster expect an empty data directory from a server that will be added. If an
+// earlier server had this id, the leader that removed it may have ended before it called forget().
 func (t *Term) forgetFirst(ctx context.Context, id uint32) error {
 	if t.o.Incarnation(id) == "" {
 		return nil

@@ -35,7 +35,7 @@ type Term struct {
 	layout    oneLayout       // whether contenders of another layout are refused
 	working   baton           // held by the batcher, except while it waits for raft
 
-	turn     int // which server begins to fill the next entry
+	turn     int // which server's requests come first in the next entry
 	requests int // how many requests are in the entry being filled, or in the last one
 }
 

@@ -18,8 +18,8 @@ import (
 )
 
 // Export makes a ZooKeeper's data directory from a state: a snapshot, a log that ZooKeeper continues, and the
-// epoch files of an ensemble's server. dir must be missing or empty. After an error Export removes the files
-// that it made.
+// epoch files of an ensemble's server. The directory must be missing or empty. After an error Export removes
+// the files that it made.
 func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made, err error) {
 	err = disk.MakeDir(dir, func() (err error) {
 		to := filepath.Join(dir, "version-2")
@@ -31,8 +31,8 @@ func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made
 			m, err = WriteZooSnapshot(disk.Until(ctx, w), s, keep)
 			return err
 		})
-		// Without a log, the newest changes would count as lost. So Export writes a log with one entry, which
-		// changes nothing.
+		// LoadZooKeeper refuses a directory without a log, because only a log has the newest changes. So Export
+		// writes a log with one entry, which changes nothing.
 		log := zkfiles.AppendLogHeader(nil, 0)
 		if zxid > 0 {
 			none := &zkfiles.Txn{Zxid: zxid, Type: jute.OpError, Ops: []zkfiles.Op{{Type: jute.OpError}}}
@@ -98,7 +98,7 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 }
 
 // ToZooKeeper turns a backup into a ZooKeeper's snapshot, with sessions and ephemeral nodes. It writes each
-// node when it has read the node. acls are all the ACLs that the nodes have.
+// node as soon as it has read it. `acls` are all the ACLs that the nodes have.
 func ToZooKeeper(w io.Writer, backup io.Reader, acls [][]jute.ACL) error {
 	var zw *zkfiles.SnapshotWriter
 	s, err := state.ReadNodes(backup, func(s *state.State) (err error) {

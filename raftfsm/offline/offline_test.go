@@ -137,7 +137,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// An import from a ZooKeeper directory with a fault names the fault and creates nothing.
+// An import that finds a fault in a ZooKeeper's directory names the fault and creates nothing.
 func TestBadZooKeeperIsRefused(t *testing.T) {
 	file := func(dir, name string) string { return filepath.Join(dir, "version-2", name) }
 	read := func(dir, name string) []byte {
@@ -309,7 +309,7 @@ func TestTargetMustBeEmpty(t *testing.T) {
 	}
 }
 
-// An ephemeral node cannot have children. The import refuses data in which it has, as a server would.
+// An import refuses data in which an ephemeral node has children, as a server would.
 func TestImportRefusesWhatNoServerReads(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		dir := zooDir(t)
@@ -533,7 +533,7 @@ func TestRecoverOfADirectoryInUse(t *testing.T) {
 	expect.Equal(t, contents(t, dir), before, "something was changed")
 }
 
-// start opens a data directory as a starting server does.
+// start() opens a data directory as a starting server does.
 func start(dir string) (*disk.Disk, error) {
 	return disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 1, Rand: rand.Reader,
 		Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}})
@@ -549,7 +549,7 @@ func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 		{"raft/log/* snapshots/*", false},
 	} {
 		dir := imported(t)
-		for range 2 { // the second life continues the log of the first
+		for range 2 { // the second start continues the log of the first
 			d := must.Get(start(dir))(t)
 			_, end := must.Get2(d.Promised())(t)
 			must.OK(t, d.Log().StoreLog(&raft.Log{Index: end + 1, Term: 1, Type: raft.LogNoop}))

@@ -22,8 +22,7 @@ type Data struct {
 	Last     state.Position
 	Torn     string // where an interrupted write begins; it was never acknowledged
 
-	// Known is the last entry that is certainly committed: a later entry shows that the leader had applied
-	// Known.
+	// Known is the last entry that is certainly committed: a later entry shows that a leader had applied it.
 	Known    uint64
 	LastTime int64 // when the leader wrote the last entry, in ms since 1970
 }
@@ -138,7 +137,7 @@ func (r *replay) reached(zxid int64) {
 		r.d.Known = at.index
 		r.zxids = r.zxids[1:]
 		if at.zxid == zxid {
-			return // later entries with the same zxid changed no node, and may not be committed
+			return // later entries with the same zxid changed no node, and perhaps they are not committed
 		}
 	}
 }

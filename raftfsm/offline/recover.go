@@ -34,7 +34,7 @@ func Interrupted(dir string) bool { return disk.Interrupted(dir, oldDir) }
 // Finish finishes an interrupted Recovery.
 func Finish(dir string) error { return disk.FinishReplace(dir, oldDir) }
 
-// oldDir keeps the old content of the directory.
+// oldDir is the subdirectory that keeps the old content of the directory.
 const oldDir = "before-recover"
 
 // Unconfirmed returns how many entries at the end of the log may never have been committed. Recovery keeps
@@ -46,7 +46,7 @@ func (r *Recovery) Unconfirmed() uint64 {
 	return r.Last.Index - r.Known
 }
 
-// Servers returns the last members that this server knew, by id.
+// Servers returns the addresses of the members by id, as this server last knew them.
 func (r *Recovery) Servers() map[uint32]string {
 	addrs := map[uint32]string{}
 	for _, s := range r.Members.Servers {

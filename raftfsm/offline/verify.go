@@ -58,10 +58,10 @@ func contentOf(name string, zxid int64, t *tree.Tree) *Content {
 // MaxDifferences is the largest number of differences that Compare returns.
 const MaxDifferences = 100
 
-// Compare returns the first differences, in the order of paths. If ephemerals is false, Compare ignores
-// ephemeral nodes, and what their removal changes in their parents. In that case ended lists the ephemeral
-// nodes that only one side has, because a restore may have ended their sessions. Compare checks only the ACL
-// of the node that names the members, because every cluster writes its own data there. Compare ignores the
+// Compare returns the first differences, in the order of paths. If `ephemerals` is false, Compare ignores
+// ephemeral nodes, and what their removal changes in their parents. In that case `ended` lists the ephemeral
+// nodes that only one side has, because a restore may have ended their sessions. Of the node that names the
+// members, Compare checks only the ACL, because every cluster writes its own data there. Compare ignores the
 // counts of a quota, because a ZooKeeper counts again whenever it starts.
 func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
 	emptied := map[string]*Content{} // parents of ended nodes, each with the side that had these nodes

@@ -71,7 +71,7 @@ func IsZooKeeperDir(dir string) bool {
 	return err == nil && len(files) > 0
 }
 
-// list returns the files of one kind, oldest first.
+// list() returns the files in dir whose names are the prefix and a zxid, in the order of their zxids.
 func list(dir, prefix string) ([]zkFile, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -181,8 +181,8 @@ func (z *ZooKeeper) lacksLog(path string) error {
 		"log.* beside it and name the directory", path)
 }
 
-// loadNewest reads the newest whole snapshot. It skips a snapshot that ends early, because its server died
-// while writing. The log still has all changes since the previous snapshot.
+// loadNewest reads the newest whole snapshot. A snapshot ends early if its server died while it wrote the
+// snapshot. loadNewest skips such a snapshot, because the logs still have all changes since the previous one.
 func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 	z := &ZooKeeper{}
 	for _, s := range slices.Backward(snaps) {
@@ -318,7 +318,8 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 			return zxid, nil
 		}
 		if errors.Is(err, zkfiles.ErrTorn) && (dropTorn || !last) {
-			// Another log follows, so the ZooKeeper that wrote it continued without the unfinished entry.
+			// If another log follows, the ZooKeeper that wrote that log continued without the unfinished entry.
+			// At the end of the last log, the entry is left out only if dropTorn is true.
 			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the unfinished entry was left out: it was "+
 				"never acknowledged", path, err))
 			return zxid, nil

@@ -56,7 +56,7 @@ func (p *Port) isClosed() bool {
 // them.
 const maxNew = 64
 
-// track registers a connection, so that close() can end the connection.
+// track registers a connection, so that Close can end the connection.
 func (p *Port) track(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

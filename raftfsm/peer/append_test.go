@@ -94,8 +94,9 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	}
 }
 
-// A message to a server that is away fails as soon as the server is reachable again. Raft waits longer after
-// each failure, and this failure makes it try again at once.
+// A message to a server that is away does not fail at once. It fails when the server can be reached again, or
+// when this server no longer leads. So an outage is a single failure for raft, which waits longer before its
+// next try after each failure.
 func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 	away := raft.ServerAddress(must.Refused(t))
 	h := &host{}
@@ -298,7 +299,7 @@ func TestReachSaysEachThingOnce(t *testing.T) {
 }
 
 // A server on an empty directory refuses raft's messages and asks others what to do. The refusals and
-// questions together are one outage. A server that was down is back when it asks a question.
+// questions together are one outage. If a server was down, its question shows that it is back.
 func TestServerThatAsksAndRefusesIsOneOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error

@@ -41,13 +41,13 @@ const rpcTimeout = 10 * time.Second
 
 const (
 	// idleConns is how many idle connections to a server are kept: raft sends entries and heartbeats at the
-	// same time, and the leader sends nudges.
+	// same time, and the leader sends nudges; see followers.News.
 	idleConns   = 3
 	keptMessage = 1 << 20
 )
 
-// call sends one request and then, if behind is not nil, the bytes that behind reads. It waits at most limit
-// for the answer.
+// call sends one request and then, if `behind` is not nil, the bytes that can be read from `behind`. It waits
+// for the answer at most for the time `limit`.
 func (a *raftConns) call(to uint32, addr string, limit time.Duration, request, answer any,
 	behind io.Reader) (used bool, err error) {
 	c, err := a.take(to, addr)
@@ -128,8 +128,8 @@ func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 	return c, nil
 }
 
-// done() takes a connection back from its caller. After a failure done also closes the idle connections to
-// the same server, because a restart of that server breaks all of them.
+// done() takes a connection back from its caller. If a request has failed, done() also closes the idle
+// connections to the same server, because a restart of that server breaks all of them.
 func (a *raftConns) done(c *raftConn, err error) {
 	a.mu.Lock()
 	delete(a.busy, c)

@@ -21,7 +21,7 @@ import (
 )
 
 // startTransport returns raft's transport on a port. Until the test ends, a goroutine answers each request
-// with the request's term. It refuses entries while refuse is set.
+// with the request's term. While `refuse` is true, it refuses entries.
 func startTransport(t *testing.T, p *Port, refuse *atomic.Bool) *transport {
 	t.Helper()
 	m := p.Transport(func() uint64 { return math.MaxUint64 }).(*transport)
@@ -134,8 +134,8 @@ func TestSnapshotSentIsToldWhenItWasTaken(t *testing.T) {
 	}
 }
 
-// When a server restarts, all connections to it break. The first request that fails closes the others, so no
-// second request fails.
+// When a server restarts, all connections to it break. When a request fails on one of them, the other
+// connections to that server are closed, so no second request fails.
 func TestRestartedServerIsCalledAgain(t *testing.T) {
 	var refuse atomic.Bool
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
@@ -318,7 +318,7 @@ func openTLS(t *testing.T, id uint32, h Host, secure *TLS) *Port {
 	return p
 }
 
-// ended() checks that the other end closes a connection and sends nothing before.
+// ended() checks that the other end closes a connection and sends nothing before that.
 func ended(t *testing.T, c net.Conn) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(20 * time.Second))

@@ -184,7 +184,7 @@ func TestOneRequestGoesToSeveralServersAtOnce(t *testing.T) {
 	}
 }
 
-// A message over a link that lacks bytes, or is too long, is an error.
+// A message on a link is an error if it lacks bytes or is too long.
 func TestMessagesCutShortAreErrors(t *testing.T) {
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)

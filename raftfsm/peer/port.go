@@ -28,18 +28,18 @@ type Host interface {
 	Status(asker *Greeting) Status
 	// The port calls SnapshotSent after another server has accepted a snapshot from this server.
 	SnapshotSent()
-	// The port calls Stored when server id has answered that it has stored the log up to index; this server
-	// leads in term.
+	// The port calls Stored when server `id` has answered that it has stored the log up to `index`. This
+	// server leads in `term`.
 	Stored(id uint32, term, index uint64)
-	// Replicates reports whether this server leads in term, and server id is a member with the address addr.
+	// Replicates reports whether this server leads in `term`, and server `id` is a member with this address.
 	Replicates(term uint64, id uint32, addr string) bool
-	// HasApplied reports whether this server is in the given term and has applied the log up to index.
+	// HasApplied reports whether this server is in the given term and has applied the log up to `index`.
 	HasApplied(term, index uint64) bool
 	// Term returns the newest term that this server's raft knows.
 	Term() uint64
 	// AddrOf returns the address of a server. It returns "" if the address is not known.
 	AddrOf(id uint32) string
-	// Instead returns the present address of a server; addr is its address in raft's configuration.
+	// Instead returns the present address of a server; `addr` is its address in raft's configuration.
 	Instead(id uint32, addr string) string
 }
 

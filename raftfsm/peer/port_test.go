@@ -130,7 +130,8 @@ func TestTLSNamesTheServer(t *testing.T) {
 	}
 }
 
-// A certificate with the names of two servers is refused: each could pass for the other.
+// A certificate with the names of two servers is refused: with it each of these servers could pass for the
+// other.
 func TestCertificateNamesOneServer(t *testing.T) {
 	p := openTLS(t, 1, &host{}, ownTLS(t, 1, certName(2)))
 	_, err := p.Ask(t.Context(), 1, p.Addr(), Question{})
@@ -176,8 +177,8 @@ func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// When a server falls silent in the middle of a message, the reader asks whether it lives, and waits longer
-// if it does. Between messages the reader waits without a limit.
+// When a server falls silent in the middle of a message, the reader asks whether that server is alive, and if
+// so waits longer. Between messages the reader waits without a limit.
 func TestR5SilenceWithinAMessage(t *testing.T) {
 	for _, lives := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

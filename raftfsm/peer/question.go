@@ -26,7 +26,7 @@ type Status struct {
 	// the addresses in the --peers with which its cluster was formed
 	Formed  map[uint32]string `json:"formed"`
 	Members map[uint32]string `json:"members"` // addresses of the members in its raft configuration
-	// the highest values that the asker's directory has shown to it
+	// the highest values that the asker's directory has shown to the server
 	Known  Shown  `json:"known"`
 	Now    Shown  `json:"now"` // the values of its own directory
 	Leader uint32 `json:"leader"`

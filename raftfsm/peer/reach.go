@@ -56,8 +56,9 @@ func (r *reach) note(id uint32, err error) {
 	}
 }
 
-// called() records a call from a server, which shows that this server can reach it too. A question does not
-// show that, because a server that waits with an empty directory asks others but refuses their calls.
+// called() records a call from a server. Such a call shows that this server can reach the caller, too. There
+// is one exception: a server that waits with an empty directory asks questions, but refuses the calls of
+// others. So the outage of a server that refused the last call does not end when that server asks a question.
 func (r *reach) called(id uint32, p Purpose) {
 	r.mu.Lock()
 	o := r.lost[id]
@@ -87,9 +88,9 @@ const NotFormed = "the cluster is not formed yet"
 // Starting is the refusal of a server whose raft does not run yet, although its directory has a cluster.
 const Starting = "the server is starting"
 
-// Refusal returns the refusal of a running server that does not admit this server. It returns nil if no
-// server refuses. While such a server runs, the cluster has not lost its majority for good, unless that
-// server has lost its data.
+// Refusal returns the error of a running server that refuses to admit this server, or nil if there is no such
+// server. While such a server runs, the cluster has not lost its majority for good. A server that refuses
+// with NotFormed does not count, because it may have lost its data.
 func (p *Port) Refusal() error {
 	p.reach.mu.Lock()
 	defer p.reach.mu.Unlock()

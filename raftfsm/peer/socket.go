@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Listen listens on the network; a test may use another function. Listen sets keep-alive, so that a server
-// notices when a peer vanishes without closing its connections: a follower cannot vote while it waits for a
-// message from a vanished leader.
+// Listen listens on the network; it is Options.Listen unless a test sets another function. Listen sets
+// keep-alive, so that a server notices when a peer vanishes without closing its connections: a follower
+// cannot vote while it waits for a message from a vanished leader.
 func Listen(addr string) (net.Listener, error) {
 	lc := net.ListenConfig{Control: socketOptions, KeepAliveConfig: keepAlive}
 	return lc.Listen(context.Background(), "tcp", addr)
 }
 
-// Dial connects over the network; see Listen.
+// Dial connects over the network, with keep-alive as in Listen.
 func Dial(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{Timeout: 2 * time.Second, Control: socketOptions, KeepAliveConfig: keepAlive}
 	return d.DialContext(ctx, "tcp", addr)

@@ -136,8 +136,8 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	}
 	size := cut(args, t.pace.limit(id)) // shortens the message in place, so raft sees what was sent; see cut()
 	end := lastOf(args)
-	// Raft read its commit index before this call. So all entries up to that index are stored by now, and
-	// durable takes into account those that are not durable yet.
+	// Raft read its commit index before this call. So all entries up to that index are in the log by now, and
+	// durable() is below the first of them that is not on the disk yet.
 	if sure := min(end, t.durable()); args.LeaderCommitIndex > sure {
 		bounded := *args
 		bounded.LeaderCommitIndex = sure

@@ -19,7 +19,7 @@ import (
 
 // A restore sends a backup in pieces through this server's stream, like a client's writes. So a restore
 // continues when the leader changes, and each piece takes effect once. All servers keep the pieces beside
-// their state, and one entry replaces the state.
+// their state, until one more request replaces the state by the backup.
 const (
 	pieceBytes = 60 << 10 // a log entry has room for a few pieces
 	piecesOut  = 16       // limit of the pieces that are proposed and not yet applied
@@ -67,8 +67,8 @@ type Restorer struct {
 // New returns a Restorer.
 func New(o Options) *Restorer { return &Restorer{o: o} }
 
-// Restore replaces the whole cluster's state by a backup of size bytes, which the caller has checked. All
-// clients are disconnected. Afterwards they find the state of the backup, with a zxid above that of the
+// Restore replaces the whole cluster's state by a backup, which the caller has checked; `size` is its length.
+// All clients are disconnected. Afterwards they find the state of the backup, with a zxid above that of the
 // backup and of the replaced state. If `keep` is false, all sessions end. After an error other than
 // ErrNotKnown nothing has changed.
 func (m *Restorer) Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (Restored, error) {
@@ -170,8 +170,8 @@ func (r *restore) send(ctx context.Context, backup io.Reader) error {
 	return nil
 }
 
-// propose puts a request into this server's stream, which is closed while there
-// is no leader.
+// propose puts a request into this server's stream. While there is no leader the stream is closed, and
+// propose tries again until pieceWait is over.
 func (r *restore) propose(ctx context.Context, req state.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, pieceWait)
 	defer cancel()
@@ -264,8 +264,9 @@ type Watch struct {
 	since    time.Time
 }
 
-// Look returns the abandoned restore, if there is one. A restore is abandoned when the server that ran it has
-// stopped. No server can take a snapshot before the leader ends that restore.
+// Look returns the restore under way, and whether it is abandoned: it got no piece for the time `silence`,
+// most likely because the server that ran it has stopped. No server can take a snapshot before the leader
+// ends that restore.
 func (w *Watch) Look(view func(func(*state.State))) (g state.Staging, abandoned bool) {
 	var next int64
 	open := false

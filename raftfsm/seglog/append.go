@@ -30,9 +30,9 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 	return l.fail(l.write(entries))
 }
 
-// Append makes entries readable and queues them for writing. A goroutine writes them at once. If lazily is
-// true, the next call that waits for them or stores more entries writes them. The entries must follow the
-// newest entry. The caller must not change them afterwards.
+// Append makes entries readable and queues them. If `lazily` is false, a goroutine writes them at once. If it
+// is true, they are written by the next call that waits for them or stores more entries. The entries must
+// follow the newest entry. The caller must not change them afterwards.
 func (l *Log) Append(entries []*raft.Log, lazily bool) error {
 	if len(entries) == 0 {
 		return nil
@@ -116,7 +116,7 @@ func (l *Log) writeQueue() {
 	}
 }
 
-// drain writes all queued entries, with one sync. The caller holds writer.
+// drain writes all queued entries, with one sync. The caller holds l.writer.
 func (l *Log) drain() error {
 	for {
 		l.mu.RLock()
@@ -146,7 +146,7 @@ func (l *Log) fail(err error) error {
 }
 
 // write appends a batch durably. If the queue is not empty, the batch must be its first entries. The caller
-// holds writer.
+// holds l.writer.
 func (l *Log) write(entries []*raft.Log) error {
 	base := entries[0].Index
 	s, err := l.tail(base)
@@ -237,9 +237,9 @@ func (l *Log) tail(index uint64) (*segment, error) {
 	return nil, fmt.Errorf("cannot append entry %d: the log ends with entry %d", index, s.last())
 }
 
-// roll begins a new segment at base, with room for at least need bytes. The new segment supersedes all
-// entries from base on, in memory and on the disk. roll returns the segments that are now wholly superseded;
-// the caller removes them.
+// roll begins a new segment at the index `base`, with room for at least `need` bytes. The new segment
+// supersedes all entries from that index on, in memory and on the disk. roll returns the segments that are
+// now wholly superseded; the caller removes them.
 func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error) {
 	need += headerSize + endSize
 	// The preparation of the spare may have failed long ago, for example because the disk was full. The log

@@ -11,15 +11,15 @@
 //	 · term u64 · batch u64 · secret u64 · extensions' length u64
 //	 · data · extensions
 //
-// All numbers are big-endian, and records begin at multiples of eight. size counts from its own first byte;
-// the checksum covers all bytes after it. empty is how many sectors of the record contain only zeros. batch
-// is the index of the first record written together with this record. The name of a file is a number that
-// rises with every new segment. A segment supersedes all entries from its base index on that earlier segments
-// contain.
+// All numbers are big-endian, and records begin at multiples of eight. `size` counts from its own first byte;
+// the checksum covers all bytes after it. `empty` is how many sectors of the record contain only zeros.
+// `batch` is the index of the first record written together with this record. The name of a file is a number
+// that rises with every new segment. A segment supersedes the entries from its base index on in all earlier
+// segments.
 //
 // The secret is a random number that no client sees. A client can put bytes that look like a record into its
-// data, but cannot put the segment's secret into them. So when the log searches a batch that a crash has
-// torn, it can distinguish its own records from a client's bytes. Release 0.1.0 wrote segments without a
+// data, but cannot put the segment's secret into them. So when the log searches the bytes after a torn
+// record, it can distinguish its own records from a client's bytes. Release 0.1.0 wrote segments without a
 // secret, and put the time of the append in its place; the records of such a segment may reach up to its end.
 // That release can read a segment with a secret, and clears the secret before it appends to the segment.
 // Later releases append nothing to a segment without a secret; they begin a new segment.

@@ -104,7 +104,7 @@ func (f liarFile) Forget() error {
 }
 
 // If the disk is full for a while, the log stores all entries before, during and after that time, because it
-// has prepared the next segment. This holds at every place of a segment.
+// has prepared the next segment. The test fills the disk at every place of a segment.
 func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 	const segment, size = 16 << 10, 500
 	for from := uint64(2); from < 24; from++ {

@@ -55,7 +55,7 @@ type Log struct {
 	buf    []byte        // guarded by writer
 	unused []*segment    // guarded by writer: segments that have left the log and must be removed, oldest first
 
-	mu       sync.RWMutex // guards the fields below; an append takes it only to publish
+	mu       sync.RWMutex // guards the fields below; an append locks it only in publish()
 	segments []*segment   // oldest first; appends go to the last, which stays open
 	first    uint64       // index of the first entry; 0: no entry has been written
 	seq      uint64       // number of the next segment

@@ -178,7 +178,7 @@ func TestQueuedEntriesAreReadAndWritten(t *testing.T) {
 	m.same(t, open(t, dir))
 }
 
-// Entries that are not appended lazily are written without a call that waits for them.
+// If Append is called with `lazily` false, the entries are written even if no call waits for them.
 func TestQueuedEntriesAreWrittenByThemselves(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 2))
 	l := open(t, t.TempDir())

@@ -287,7 +287,7 @@ func (m *logModel) gap() error {
 }
 
 // outcome notes a step after which the log ends at the entry `last`. If the step failed, outcome opens the
-// log again, and the log then ends between sure and last.
+// log again, and the log then must end between the entries `sure` and `last`.
 func (m *logModel) outcome(err error, sure, last uint64) error {
 	if err == nil {
 		m.sure = last

@@ -11,8 +11,8 @@ import (
 )
 
 // Scan calls fn for every entry of a log that no process has open, oldest entry first, and changes nothing.
-// It returns the same errors as Open. torn is the place of an interrupted write that was never acknowledged;
-// it is "" if no write was interrupted.
+// It returns the same errors as Open. `torn` is the place of an interrupted write that was never
+// acknowledged; it is "" if no write was interrupted.
 func Scan(dir string, fn func(l *raft.Log, place string) error) (torn string, err error) {
 	place := func(s *segment, at int) string { return fmt.Sprintf("%s at byte %d", s.name, at) }
 	all, err := vfs.ReadOnly.List(dir)

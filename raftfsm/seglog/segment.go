@@ -27,7 +27,7 @@ type segment struct {
 	end     int      // offset of the next record
 	offsets []uint32 // offsets of the records
 
-	// load sets the terms of the first and the last record, and whether a torn record follows.
+	// load() sets the terms of the first and the last record, and whether a torn record follows.
 	firstTerm, lastTerm uint64
 	torn                bool
 
@@ -83,8 +83,8 @@ func prepare(fs vfs.FS, name string, size int) (vfs.File, error) {
 // discard removes a prepared file that is not needed.
 func discard(fs vfs.FS, f vfs.File) error { return errors.Join(f.Close(), fs.Remove(f.Name())) }
 
-// begin turns a prepared file into the segment that begins at base, durably. The segment counts as used by
-// the caller.
+// begin turns a prepared file into the segment that begins at the index `base`, durably. The segment counts
+// as used by the caller.
 func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base, secret uint64) (*segment, error) {
 	h := append([]byte(nil), magic...)
 	h = binary.BigEndian.AppendUint64(h, base)
@@ -261,7 +261,7 @@ type files struct {
 // errGone says that the log has dropped a segment that a reader was about to read.
 var errGone = errors.New("the segment is no longer part of the log")
 
-// use runs f with the segment's file. No lock is held while the file is opened and f runs: so a disk that
+// use() runs f with the segment's file. No lock is held while the file is opened and f runs: so a disk that
 // hangs delays only this reader.
 func (p *files) use(s *segment, f func(vfs.File) error) error {
 	p.mu.Lock()

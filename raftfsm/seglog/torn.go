@@ -44,8 +44,8 @@ func (s *segment) wipe(f vfs.File) error {
 		return nil
 	}
 	clear(b)
-	// Write from the end to the start. If a crash interrupts wipe, zeros then follow the torn records, as
-	// before; they never stand before them.
+	// Write from the end to the start. If a crash interrupts wipe, zeros then follow the torn bytes that are
+	// left, as they follow every torn write. Zeros never stand before torn bytes.
 	for len(b) > 0 {
 		n := (len(b) - 1) / (1 << 20) * (1 << 20)
 		if _, err := f.WriteAt(b[n:], int64(s.end+n)); err != nil {

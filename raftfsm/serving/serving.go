@@ -23,18 +23,18 @@ import (
 
 // Clients learns whether the clients are served.
 type Clients interface {
-	// Serving reports whether clients may be served from now on. When it turns false every client connection
-	// must be closed.
+	// The Service calls Serving when it begins or stops to serve clients. When the argument is false, every
+	// client connection must be closed.
 	Serving(bool)
-	// ReadOnly reports whether clients that asked for it may read this server's state, although the server
-	// knows no leader. Serving and ReadOnly are never true at the same time.
+	// The argument of ReadOnly says whether clients that asked for it may read this server's state, although
+	// the server knows no leader. It is never true while clients are served.
 	ReadOnly(bool)
 }
 
 // Raft has the calls of raft that the Service needs.
 type Raft interface {
 	HeardOfLeader() time.Time
-	Lacks(id uint32) bool // whether the members lack this server
+	Lacks(id uint32) bool // whether server id is not among the members
 	Leads() bool
 	State() raft.RaftState
 	Beat(d time.Duration) time.Duration
@@ -83,16 +83,17 @@ type Service struct {
 // New returns the Service of a server that starts.
 func New(o Options) *Service { return &Service{o: o, offSince: time.Now()} }
 
-// Use sets the parts that Watch asks; port is nil in a cluster of one.
+// Use sets the parts that Watch asks; `port` is nil in a cluster of one.
 func (g *Service) Use(r Raft, f *apply.FSM, port *peer.Port) { g.raft, g.state, g.port = r, f, port }
 
 const (
-	lookOff = 20 * time.Millisecond  // how often to look while clients are not served
-	lookOn  = 250 * time.Millisecond // the longest time between looks while clients are served
-	// A server without a leader serves clients for the heartbeat timeout plus grace. An election is over in
+	lookOff = 20 * time.Millisecond  // the time between calls of look() while clients are not served
+	lookOn  = 250 * time.Millisecond // the longest time between calls of look() while clients are served
+	// A server without a leader serves clients for the heartbeat timeout and `grace`. An election is over in
 	// this time, and clients can still find another server before their sessions end.
 	grace = 1500 * time.Millisecond
-	// removedGrace is the time for the reply to reach a client of this server that asked for the removal.
+	// removedGrace is how long a removed server still serves clients: one of them may have asked for the
+	// removal, and must get the reply.
 	removedGrace = 200 * time.Millisecond
 	mostLag      = 10 * time.Second // how long a server that serves clients may lag behind the leader's log
 	// If there is no leader for adviceAfter, this server advises the operator. An election takes far less
@@ -111,8 +112,8 @@ func (g *Service) Contact() {
 	g.tellAck()
 }
 
-// Acked notes that the leader acknowledged a touch message. sent is when this server sent the message;
-// leaderIndex is the index of the last log entry that the leader had applied.
+// Acked notes that the leader acknowledged a touch message. `sent` is when this server sent the message;
+// `leaderIndex` is the index of the last log entry that the leader had applied.
 func (g *Service) Acked(sent time.Time, leaderIndex uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,7 +129,7 @@ func (g *Service) Acked(sent time.Time, leaderIndex uint64) {
 }
 
 // Watch admits clients and disconnects them, until ctx ends or raft says that this server was removed. A
-// token in opened makes it look at once, so that a starting server does not wait for the next tick.
+// token in `opened` makes it call look() at once, so that a starting server does not wait for the next tick.
 func (g *Service) Watch(ctx context.Context, opened <-chan struct{}) (removed bool) {
 	for {
 		wait := g.look()
@@ -144,8 +145,8 @@ func (g *Service) Watch(ctx context.Context, opened <-chan struct{}) (removed bo
 	}
 }
 
-// look decides whether clients may be served, and tells the stream and the observer when that changes. It
-// returns the time until the next look.
+// look decides whether clients may be served, and tells the stream and o.Clients when that changes. It
+// returns the time until look must be called again.
 func (g *Service) look() (again time.Duration) {
 	contact := g.raft.HeardOfLeader()
 	lacks, gone := g.raft.Lacks(g.o.ID), g.o.Gone()
@@ -250,8 +251,8 @@ func (g *Service) setReadOnly(on bool) {
 	g.o.Clients.ReadOnly(on)
 }
 
-// set() begins to serve clients if reason is empty, and otherwise stops. It tells the observer under the
-// lock, so that the observer hears of every change in order.
+// set() begins to serve clients if `reason` is empty, and otherwise stops. It tells o.Clients while the lock
+// is held, so that o.Clients hears of every change in order.
 func (g *Service) set(reason string) {
 	g.reason = reason
 	serve := reason == ""
@@ -316,10 +317,11 @@ func (g *Service) tellAck() {
 	}
 }
 
-// Acknowledged waits until enough() returns true. It calls this function with the time at which
-// this server sent the newest touches that the leader has acknowledged. The leader has heard of every session
-// that the observer reported before that time. This server has also applied everything that the leader had
-// applied then, so it does not treat a ticket that was given back at another server as still held.
+// Acknowledged waits until enough() returns true. It calls enough() with the time at which this server sent
+// the newest touches that the leader has acknowledged. The leader knows of every session that this server
+// had heard from by that time. When Acknowledged returns, this server has also applied everything that the
+// leader had applied at that acknowledgement. So it does not treat a ticket that was given back at another
+// server as still held.
 func (g *Service) Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error {
 	for {
 		g.mu.Lock()

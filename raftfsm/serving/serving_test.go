@@ -353,7 +353,7 @@ func TestAcknowledgedIsNotOlderThanTheLeader(t *testing.T) {
 	})
 }
 
-// Each acknowledgement wakes a goroutine that waits for a later one.
+// Each acknowledgement wakes the goroutine in Acknowledged, which goes on waiting if enough() returns false.
 func TestAcknowledgementsAreAwaited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,8 +7,9 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Adopt returns the state of a new cluster that begins with imported data. zxid is that of the newest change;
-// the cluster continues above it. Adopt returns an error for a state that ReadSnapshot would refuse.
+// Adopt returns the state of a new cluster that begins with imported data. The zxids of the cluster continue
+// above `zxid`, the zxid of the newest change. Adopt returns an error for a state that ReadSnapshot would
+// refuse.
 func Adopt(cluster string, zxid int64, sessions []session.Session, nodes *tree.Maker) (*State, error) {
 	s := New(cluster)
 	s.zxid, s.rules = zxid, newestRules
@@ -25,8 +26,8 @@ func Adopt(cluster string, zxid int64, sessions []session.Session, nodes *tree.M
 }
 
 // Refound turns the state into that of another cluster, at the given time. The new cluster has no members.
-// Requests under way in the old cluster do not count. Refound empties the node that lists the members, so
-// that the list sends no client to the old servers. A single server would never overwrite the list.
+// Requests under way in the old cluster do not count. Refound empties the node that lists the members. A
+// cluster of one server never writes that list, so the old list would send clients to the old servers.
 func (s *State) Refound(cluster string, now int64) {
 	if s.ConfigData() != "" {
 		s.change = tree.Change{Time: now}

@@ -101,8 +101,8 @@ func TestRefoundedStateForgetsItsCluster(t *testing.T) {
 	expect.That(t, next.ID != old.ID, "the next session has the id of an old one")
 }
 
-// CheckBackup says what a backup holds. It refuses a damaged backup. ReadNodes ends at the first error of its
-// caller's functions.
+// CheckBackup says what a backup holds. It refuses a damaged backup. ReadNodes ends with the first error of
+// begin() or each().
 func TestBackupsAreDescribed(t *testing.T) {
 	b := newBench(t)
 	s := b.session()

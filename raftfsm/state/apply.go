@@ -224,7 +224,7 @@ func (s *State) openStream(body []byte, to Sink) error {
 	return nil
 }
 
-// applyRefusal changes nothing.
+// applyRefusal answers a refused request with THROTTLEDOP, and changes nothing.
 func (s *State) applyRefusal(r *Request) {
 	if _, ok := s.attached(r); ok {
 		s.out.Code = jute.Throttled

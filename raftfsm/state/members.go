@@ -126,7 +126,7 @@ func ParseAddresses(id uint32, value string) (Server, error) {
 	return s, err
 }
 
-// parse reads host:port:port[:role][;[host:]port]. If two is true, the first two ports must be present and
+// parse reads host:port:port[:role][;[host:]port]. If `two` is true, the first two ports must be present and
 // differ. Otherwise parse keeps a second port only if it differs from the first.
 func (s *Server) parse(value string, two bool) error {
 	s.Voter = true
@@ -179,7 +179,7 @@ func (s *Server) parse(value string, two bool) error {
 }
 
 // ServerID is the zlockd id of server n of a ZooKeeper. If no zlockd can have the number n, the result is
-// above ZeroID: a list can contain this result, but IsServerID refuses it.
+// above ZeroID: a Server can have such an id, but IsServerID refuses it.
 func ServerID(n int64) uint32 {
 	switch {
 	case n == 0:
@@ -234,7 +234,7 @@ func joinHost(host, port string) string {
 	return host + ":" + port
 }
 
-// Describe takes the election port and the client address from the argument words, an operator's lines of
+// Describe takes the election port and the client address from `words`, which are an operator's lines of
 // ConfigPath. It does so only if these lines have this server with the same address.
 func (s *Server) Describe(words map[uint32]Server) {
 	w, ok := words[s.ID]

@@ -30,7 +30,7 @@ type Draw struct {
 const drawLane = -3
 
 // Request returns the request for the draw. ReadDrawn reads the outcome's Reply. The outcome's Code is
-// BADARGUMENTS if the node has other data, BADVERSION if its window is shorter than the draw's time,
+// BADARGUMENTS if the node has other data, BADVERSION if its window is shorter than the draw's period,
 // UNIMPLEMENTED if the cluster may not have tickets yet, and QUOTAEXCEEDED, with a text, if a bound is
 // reached. Other codes are those of writing or creating the node.
 func (d *Draw) Request(ids []jute.ID) Request {
@@ -118,9 +118,9 @@ func (s *State) keepWindow(ids []jute.ID, d *Draw, there bool, w *window.Window,
 	return changed
 }
 
-// newRate returns the transaction that makes the node of a window. It begins with the given operations, which
-// make the parents of the node. The node is a TTL node: the server removes it once the last draw no longer
-// counts.
+// newRate returns the transaction that makes the node of a window. The transaction begins with the operations
+// in `above`, which make the parents of the node. The node is a TTL node: the server removes it once the last
+// draw no longer counts.
 func (s *State) newRate(above []byte, path string, w *window.Window) []byte {
 	op, flags := jute.OpCreateTTL, jute.FlagPersistentTTL
 	if s.change.NoTTL {
@@ -137,9 +137,9 @@ func (s *State) newRate(above []byte, path string, w *window.Window) []byte {
 // and must not be the directory of a lock.
 func MayBeRate(n tree.Ref) bool { return n.Kind() != tree.ContainerNode && n.Session() == 0 }
 
-// counts() reports whether draws from a rate still count. It asks the window, because the node's own time may
-// be earlier than that of the last draw: if the leader's clock lags, the node gets the leader's time, but the
-// draw keeps the later time of the window.
+// counts() reports whether draws from a rate still count. It reads that from the window, because the mtime of
+// the node may be earlier than the last draw: if the leader's clock lags, the node gets the leader's time,
+// but the draw gets the later time of the draw before it.
 func (s *State) counts(path string) bool {
 	n, there := s.tree.Find(path)
 	if !there || !s.ticketing { // release 0.1.0 knows no rates

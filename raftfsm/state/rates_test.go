@@ -17,7 +17,7 @@ import (
 
 var ofNoSecret uint64
 
-// drawOf returns a draw with a secret that consists of one byte.
+// drawOf returns a draw with a secret of one byte. If `secret` is 0, the draw gets a secret of its own.
 func drawOf(limit, per int64, secret byte) *Draw {
 	d := &Draw{Path: "/api/calls", Ask: window.Ask{Limit: limit, Per: per, Hash: [8]byte{secret}}, Identity: "sasl:ci",
 		RateBounds: RateBounds{100, 100}}
@@ -89,8 +89,8 @@ func TestDraws(t *testing.T) {
 	expect.That(t, !there, "the node stays when nothing in it counts")
 }
 
-// A draw needs the right to write its node, even if the rate would refuse the draw. A draw from a node with
-// other data is refused.
+// A draw needs the right to write its node, even if the rate would refuse the draw. A draw from a node whose
+// data is no window is refused.
 func TestDrawsThatCannotBe(t *testing.T) {
 	b := newTicketBench(t)
 	s := b.session()

@@ -15,8 +15,8 @@ func Refusal(r *Request) Request {
 	return Request{Session: r.Session, Gen: r.Gen, Op: OpRefuse}
 }
 
-// Long reports whether a client's request would make the log grow by more than
-// a few bytes, and does not free any.
+// Long reports whether a client's request would make the log grow by more than a few bytes, and would free no
+// room in the tree.
 func Long(r *Request) bool {
 	if len(r.Body) <= LongRequest {
 		return false

@@ -109,7 +109,7 @@ func TestChunkThatCannotBeReadIsNotWritten(t *testing.T) {
 }
 
 // If an import accepts a node, the node fits into the server's own snapshots, whatever comes before it in a
-// chunk. It is not longer than a request of this cluster may be.
+// chunk. An import accepts every node with data of up to entries.MaxFrame bytes.
 func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some 64 MiB, several times")
@@ -117,7 +117,7 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	data := make([]byte, MaxChunk)
 	for _, long := range []int{entries.MaxFrame, MaxChunk - 512<<10, MaxChunk - 2000} {
 		paths := []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"}
-		for i := range 15 { // they fill less than a chunk here; a server puts more into one
+		for i := range 15 { // short nodes, which may come before the long node in its chunk
 			paths = append(paths, fmt.Sprintf("/a%02d", i))
 		}
 		paths = append(paths, "/big")
@@ -254,9 +254,9 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 	o := do(Request{Op: OpAttach, Session: a.ID, Body: body.Append(nil)})
 	expect.Equal(t, o.Session.Gen, a.Gen+1, "attached: o.Session.Gen")
 	expect.Equal(t, o.Code, jute.OK, "attached: o.Code")
-	do(End(a.ID, a.Gen, EndExpired)) // void: a connection has attached since
+	do(End(a.ID, a.Gen, EndExpired)) // has no effect: the session has a later generation
 	do(End(a.ID, o.Session.Gen, EndExpired))
-	do(End(a.ID, o.Session.Gen, EndExpired)) // void: the session has ended
+	do(End(a.ID, o.Session.Gen, EndExpired)) // has no effect: the session has ended
 	c := open()
 	do(End(c.ID, c.Gen, EndOperator))
 	d := open()

@@ -36,8 +36,8 @@ const (
 
 	chunkFrame = 9
 
-	// nodesPerLock bounds how long the walker holds the read lock, and so how long a writer waits
-	// for it.
+	// nodesPerLock is how many nodes Write reads in one call of read(). It bounds how long a call of Apply
+	// waits for the read lock.
 	nodesPerLock = 64
 	chunkBytes   = 128 << 10
 )
@@ -211,7 +211,7 @@ func (w *chunkWriter) chunk(kind byte, payload []byte) {
 	w.chunks++
 }
 
-// castagnoli returns the table of CRC-32C. It is made on first use; see entries.
+// castagnoli returns the table of CRC-32C. The table is made on first use; see crcTable in package entries.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 func chunkSum(kind byte, payload []byte) uint32 {

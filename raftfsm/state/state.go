@@ -131,7 +131,7 @@ func (s *State) Configured() bool { return s.configured }
 // Digest is a rolling checksum over every change ever applied.
 func (s *State) Digest() uint64 { return mix(s.tree.Digest(), s.ended) }
 
-// setConfig publishes the members. The change has begun.
+// setConfig publishes the members in the change that begin() has prepared, and completes that change.
 func (s *State) setConfig(text []byte, version int64, to Sink) {
 	s.tree.SetConfig(&s.change, withVersion(text, version))
 	s.commit(to)
@@ -158,8 +158,8 @@ func (s *State) commit(to Sink) {
 	}
 }
 
-// attached returns the session of a client's request. It refuses the request if the session has
-// gone, or was attached to another connection since.
+// attached returns the session of a client's request. It refuses the request if the session has gone, or was
+// attached to another connection after the client sent the request.
 func (s *State) attached(r *Request) (sess session.Session, ok bool) {
 	sess, ok = s.sessions.Get(r.Session)
 	ok = ok && sess.Gen == r.Gen

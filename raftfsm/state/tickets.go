@@ -16,8 +16,8 @@ import (
 // about tickets and would ignore them. So a state accepts them only after an entry (Ticketing) whose kind
 // release 0.1.0 refuses; from then on its snapshots have a chunk that release 0.1.0 refuses, too.
 
-// Ticketing returns the entry that allows tickets in a cluster. options are the options that the leader sets
-// in its other entries.
+// Ticketing returns the entry that allows tickets in a cluster. `options` are the options that the leader
+// sets in its other entries.
 func Ticketing(options byte, now int64) []byte {
 	return entries.One(entries.KindTicketing, options, &Request{Op: OpTicketing}, now)
 }

@@ -115,7 +115,7 @@ func TestTicketNeedsTheRightToCreate(t *testing.T) {
 	expect.Equal(t, b.do(openingOf(1, "/ci").Open(testIDs))[0].Code, jute.OK)
 }
 
-// A connection cannot attach to a ticket, with any password.
+// No connection can attach to a ticket, whatever its password is.
 func TestNoConnectionAttachesToATicket(t *testing.T) {
 	b := newTicketBench(t)
 	o := openingOf(1, "/ci")

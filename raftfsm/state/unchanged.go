@@ -7,10 +7,10 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// AppendUnchanged appends operations to a multi that make and remove a node in a directory. The operations
-// fail with NONODE if the directory's next sequential node would not get the given number. If they succeed,
-// no node was made in the directory since that number was read (tree.Ref.Counter). A version does not show
-// that: a node that was deleted and made again can have the version of the former node.
+// AppendUnchanged appends two operations to `multi`: they make and remove a node in a directory. They fail
+// with NONODE if the directory's next sequential node would not get the number `next`. If they succeed, no
+// node was made in the directory since that number was read (tree.Ref.Counter). A check of a version is not
+// enough: a node that was deleted and made again can have the version of the former node.
 func AppendUnchanged(multi []byte, dir string, next int32) []byte {
 	prefix := strings.TrimSuffix(dir, "/") + "/zlockd-look-" // the root ends in a slash
 	multi = jute.AppendMultiHeader(multi, jute.OpCreate, false, -1)

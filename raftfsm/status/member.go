@@ -38,8 +38,8 @@ const (
 )
 
 // Silence is how long a member may be silent and still count as reached. A running member sends a message
-// several times a second. The connection to a server that hangs, or whose network is cut, may stay open for a
-// long time.
+// several times a second. An open connection does not count: the connection to a server that hangs, or whose
+// network is cut, may stay open for a long time.
 const Silence = 5 * time.Second
 
 // Reached reports whether the member is heard from.

@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A server keeps its stream even if it asks for the stream again before its first request is applied, and
-// even if requests of its former process are applied first.
+// A server keeps its stream even if it asks for a birth again before its first such request is applied, and
+// even if such requests of its former process are applied first.
 func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 	for _, late := range []int{1, 3} {
 		s := New()

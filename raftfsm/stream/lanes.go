@@ -75,7 +75,7 @@ func (ls *lanes) next() (pending, []byte) {
 		switch {
 		case l.head == len(l.queue):
 			// A session that sends one request at a time must not remain a newcomer forever. So its lane goes
-			// through the list old before it is dropped.
+			// through the list `old` before it is dropped.
 			(*list)[0], *list = nil, (*list)[1:]
 			if list == &ls.fresh && len(ls.old) > 0 {
 				ls.old = append(ls.old, l)

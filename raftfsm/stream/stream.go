@@ -19,9 +19,9 @@ import (
 // ErrClosed is returned by Put when this server has stopped serving.
 var ErrClosed = errors.New("server is not serving")
 
-// Bounds of a stream (L7). At the bound Put blocks, so that the caller stops reading from its client. A
-// session with no waiting request may put requests up to twice the bound. Otherwise the sessions that fill
-// the stream would shut out all others.
+// Bounds of a stream. At the bound Put blocks, so that the caller stops reading from its client. A session
+// with no waiting request may put requests up to twice the bound. Otherwise the sessions that fill the stream
+// would shut out all others.
 const (
 	maxRequests = 10_000
 	maxBytes    = 32 << 20
@@ -351,11 +351,11 @@ func (s *Stream) Told(nonce int64, birth uint32) (again bool) {
 	s.mu.Lock()
 	is, ours := s.birth, birth != 0 && nonce == s.nonce
 	if again = !ours && is != 0; again {
-		// An earlier life of this server opened its stream late and so closed this stream, or the server was
-		// removed. No request under the old birth can be applied any longer, so the stream asks for another
-		// birth. It does not ask while an opening request of its own is still on its way. If it chose a new
-		// nonce at that time, it would take that request, once applied, for a request of another life. If
-		// requests are repeated faster than they are applied, this would never end.
+		// A late request of this server's former process opened the stream again, or the server was removed. No
+		// request under the old birth can be applied any longer, so the stream asks for another birth. It does
+		// not ask while an opening request of its own is still on its way: with a new nonce it would take that
+		// request, once applied, for one of another process, and ask again. If requests are repeated faster than
+		// they are applied, that would never end.
 		s.nonce = 0
 	}
 	s.mu.Unlock()

@@ -130,7 +130,7 @@ func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 	}
 }
 
-// A stream returns requests as they were put. It keeps a set of identities that several requests share once.
+// A stream returns requests as they were put. It keeps a set of identities once if several requests share it.
 func TestStreamKeepsIdentitiesOnce(t *testing.T) {
 	s := New()
 	s.SetClosed(false)

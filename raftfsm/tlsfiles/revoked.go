@@ -51,7 +51,7 @@ func ReadCRL(path string) (lists []*x509.RevocationList, err error) {
 	switch begun := bytes.Count(text, []byte("-----BEGIN ")); {
 	case lists == nil:
 		return nil, fmt.Errorf("--tls-crl %s holds no revocation list: want a PEM file with BEGIN X509 CRL", path)
-	case begun != len(lists): // otherwise certificates that an unreadable list revokes would be accepted
+	case begun != len(lists): // a list is not whole: without it, certificates that it revokes would be accepted
 		return nil, fmt.Errorf("--tls-crl %s contains %d revocation lists, but only %d of them are whole",
 			path,
 			begun, len(lists))

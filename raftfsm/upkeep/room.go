@@ -43,7 +43,7 @@ func (u *Upkeep) WatchDisk(ctx context.Context) {
 	}
 }
 
-// lowWith returns why this server's disk would have too little free space if so many more bytes were used. It
+// lowWith returns why this server's disk would have too little free space if it had `less` bytes less. It
 // returns "" if there would be enough.
 func (u *Upkeep) lowWith(less int64) string {
 	free, err := u.o.FreeBytes(u.o.Dir)

@@ -101,8 +101,8 @@ func (u *Upkeep) Snapshots(ctx context.Context) {
 const snapshotRest = 4
 
 // due() reports whether a log of so many requests and bytes after the last snapshot is long enough for
-// another snapshot. size, ago and took are the last snapshot's size, age and duration. If the log has o.Bytes
-// plus size bytes or more, the server does not wait, so that the log stays in proportion to the state.
+// another snapshot. `size`, `ago` and `took` are the last snapshot's size, age and duration. Once the log has
+// o.Bytes + size bytes, the server does not wait, so that the log stays in proportion to the state.
 func (o *Options) due(requests, bytes, size int64, ago, took time.Duration) bool {
 	switch {
 	case bytes >= o.Bytes+size:

@@ -17,7 +17,7 @@ type Options struct {
 	// Whitelist lists the four-letter words that Admin answers, separated by commas; "*" means all of them,
 	// and empty means DefaultWhitelist. Admin always answers srvr.
 	Whitelist string
-	// Authorize checks the users that may change state over HTTP.
+	// Authorize checks whether a user may change state over HTTP.
 	Authorize port.Super
 	// Hosts are further host names under which clients may ask for the server. Always allowed are addresses,
 	// localhost, this machine's name and the names of the members. "*" allows any name.
@@ -50,8 +50,8 @@ type Admin struct {
 	mask  atomic.Int64 // ZooKeeper's trace mask; the server stores it, but it has no effect
 	heavy port.Pool
 	asks  port.Pool // admits answers for which this server must ask other servers
-	// scrapes admits answers at /metrics. It is separate from heavy, so that a flood of heavy requests cannot
-	// hide the metrics from operators.
+	// scrapes admits answers at /metrics. It is not the same pool as `heavy`, so that a flood of heavy requests
+	// cannot hide the metrics from operators.
 	scrapes  port.Pool
 	outgoing port.Outgoing
 }

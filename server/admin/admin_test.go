@@ -84,7 +84,7 @@ func newAdmin(t *testing.T, f *fake, whitelist string) *Admin {
 	return a
 }
 
-// The variable at is the moment of all samples: Sat Nov 21 01:23:56 UTC 2026.
+// `at` is the time of all samples: Sat Nov 21 01:23:56 UTC 2026.
 var at = time.Date(2026, 11, 21, 1, 23, 56, 0, time.UTC)
 
 // standalone is a single server with two clients.
@@ -200,7 +200,7 @@ func follower() report.Status {
 	return s
 }
 
-// golden compares got with a file of testdata.
+// golden compares `got` with a file of testdata.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)

@@ -16,8 +16,8 @@ type command struct {
 	heavy   bool // the cost of the answer grows with the number of clients, nodes or watches
 	// changes says that the command changes state, so that GET never runs it.
 	changes bool
-	// answer makes the members of the answer except command and error. The second result is the text of the
-	// member error; it is "" if the command succeeds.
+	// answer makes the members of the answer, except `command` and `error`. If the command fails, the result
+	// `no` is the text of the member `error`; otherwise it is "".
 	answer func(s *report.Status, args url.Values) (members object, no string)
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Answers that clients and scripts compare with fixed texts.
+// Clients and scripts compare answers with these texts.
 const (
 	notServing     = "This ZooKeeper instance is not currently serving requests"
 	notWhitelisted = " is not executed because it is not in the whitelist."
@@ -32,8 +32,8 @@ type word struct {
 	need report.Need
 	// heavy says that the cost of the answer grows with the number of clients, nodes or watches.
 	heavy bool
-	// idle is the answer while the server does not serve clients; if idle is empty, the answer is notServing.
-	// always says that the server answers the word in any state.
+	// idle is the answer while the server does not serve clients; if it is empty, the answer is notServing. If
+	// `always` is true, the server answers the word in any state.
 	idle   string
 	always bool
 	render func(w io.Writer, s *report.Status)

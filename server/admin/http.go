@@ -36,7 +36,7 @@ func (a *Admin) Handler() http.Handler {
 	}))
 }
 
-// Routes returns the handlers by their patterns.
+// Routes returns the handlers. The key of each handler is its pattern.
 func (a *Admin) Routes() map[string]http.Handler {
 	routes := map[string]http.Handler{
 		"/commands":        http.HandlerFunc(a.listCommands),
@@ -98,8 +98,8 @@ func (a *Admin) listCommands(w http.ResponseWriter, _ *http.Request) {
 }
 
 // serveCommand runs one command. As in ZooKeeper, the answer is JSON and its status is 200 even if the
-// command failed. The status is different only if the caller may not change state, because ZooKeeper has no
-// such refusal.
+// command failed. Only the refusal of a caller that may not change state has another status: ZooKeeper does
+// not have this refusal.
 func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	c := a.byName[name]

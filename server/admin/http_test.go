@@ -271,7 +271,7 @@ func TestMetricsHaveBothFamilies(t *testing.T) {
 	}
 }
 
-// Every metric of the earlier list still exists, with the same value unless it describes this process.
+// Each metric in testdata/leader.metrics still exists, with the same value unless it describes this process.
 func TestMetricsKeepTheirNames(t *testing.T) {
 	own := regexp.MustCompile(`^(go_|process_|promhttp_)`)
 	varies := regexp.MustCompile(`^((jvm_info|zlockd_build_info)\{.*\}|jvm_\S+(?: \S+)*) \S+$`)
@@ -290,7 +290,7 @@ func TestMetricsKeepTheirNames(t *testing.T) {
 	golden(t, "leader.metrics", []byte(b.String()))
 }
 
-// A measure may be a histogram; a name that ends in total is a counter, and text that is not UTF-8 is shown.
+// A measure may be a histogram. A name that ends in _total is a counter. Text that is not UTF-8 is shown.
 func TestMeasuresOfOtherPackagesAreShown(t *testing.T) {
 	s := standalone()
 	s.Measure("things", "Things.", 2.5, report.Pair{Key: "kind", Value: "a\xff"})
@@ -444,7 +444,7 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 		"how far server 4 is: %s", w.Body)
 }
 
-// The operation check needs the super user's password too, because it makes this server connect to an
+// The operation "check" needs the super user's password too, because it makes this server connect to an
 // address.
 func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
 	a := must.Get(New(Options{Source: &fake{status: ensemble()}, Authorize: func(user, password string) bool {

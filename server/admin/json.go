@@ -38,8 +38,7 @@ type jsonWriter struct {
 	depth int // the number of objects that are open
 }
 
-// value writes a value. It writes all digits of large numbers, because session ids exceed 2^53 in this
-// interface.
+// value writes a value. It writes all digits of large numbers, because session ids exceed 2^53.
 func (j *jsonWriter) value(v any) {
 	switch v := v.(type) {
 	case nil:

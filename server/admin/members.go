@@ -51,7 +51,7 @@ func readJob(w http.ResponseWriter, r *http.Request, j *status.Job) bool {
 		return false
 	}
 	_, err := d.Token()
-	return err == io.EOF //nolint:errorlint // Token returns it as it is
+	return err == io.EOF //nolint:errorlint // Token never wraps io.EOF
 }
 
 // stepAgain is how often the server reports a long step again, so that the caller sees that the server still
@@ -85,7 +85,7 @@ func (a *Admin) runJob(w http.ResponseWriter, r *http.Request, j status.Job) {
 	send(status.Step{Done: true, Failure: status.Failed(err)})
 }
 
-// changed is the answer to a change, or to the operation check.
+// changed is the answer to a change, or to the operation "check".
 type changed struct {
 	V     int         `json:"v"`
 	Error *string     `json:"error"`

@@ -160,7 +160,8 @@ func renderWchc(w io.Writer, s *report.Status) {
 	io.WriteString(w, "\n")
 }
 
-// renderPaths lists the paths of each session below the line of the session. That line ends with end.
+// renderPaths writes a line for each session, which consists of the session's id and the parameter `end`.
+// Below this line it writes the paths of the session.
 func renderPaths(w io.Writer, list []report.SessionPaths, end string) {
 	for _, l := range list {
 		fmt.Fprintf(w, "%s%s\n", report.Hex(l.Session), end)
@@ -253,7 +254,7 @@ func sessionSets(s *report.Status) []expirySet[report.Session] {
 	return expirySets(s, known, func(x report.Session) time.Time { return x.Expires })
 }
 
-// expirySets groups list by tick, earliest first.
+// expirySets groups the elements of `list` by the tick in which they expire. The earliest tick comes first.
 func expirySets[T any](s *report.Status, list []T, expires func(T) time.Time) []expirySet[T] {
 	tick := max(s.Config.TickTime.Milliseconds(), 1)
 	byTick := make(map[int64]*expirySet[T])

@@ -20,7 +20,7 @@ type Log struct {
 	now   func() time.Time
 	owner string // the owner of the process
 
-	second int64  // the second that stamp shows; the lock of sink guards second and stamp
+	second int64  // the second that `stamp` shows; the mutex in `sink` guards `second` and `stamp`
 	stamp  []byte // the time of the last line as text, to the second
 }
 
@@ -134,7 +134,7 @@ func (l *Log) Request(r *observe.Request) {
 	case r.Code != jute.OK || r.Refused:
 		e.Result = failure
 	}
-	if r.Divided { // the code in the reply is the code for a missing right
+	if r.Divided { // the reply only says that a right is missing
 		e.Request = "refused by --one-layout"
 	}
 	switch r.Op {

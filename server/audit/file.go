@@ -24,7 +24,7 @@ func opener(o *Options) func() (io.WriteCloser, error) {
 }
 
 // file is a log in a file. When the file reaches the size in the options, the time is added to its name, and
-// a new file takes its place. The newest Keep old files stay.
+// a new file takes its place. The option Keep says how many of the old files stay: the newest ones.
 type file struct {
 	o    *Options
 	f    *os.File

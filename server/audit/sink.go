@@ -24,11 +24,11 @@ type sink struct {
 
 	mu      sync.Mutex
 	waiting []byte
-	lines   int64 // how many lines are in waiting
+	lines   int64 // how many lines are in `waiting`
 	bulk    []bulk
-	bulked  int // how many bytes the entries of bulk take
+	bulked  int // how many bytes the entries of `bulk` take
 	shares  map[string]*share
-	swept   time.Time // when sweep last went through shares
+	swept   time.Time // when sweep() last went through `shares`
 	written int64
 	lost    int64
 	lostAt  time.Time
@@ -65,7 +65,7 @@ func (stderr) Write(b []byte) (int, error) { return os.Stderr.Write(b) }
 func (stderr) Close() error                { return nil }
 
 // add appends a line to the waiting lines by a call of put(), if there is room and the share of the address
-// is not used up. Each byte of the line counts weight times.
+// is not used up. Each byte of the line counts `weight` times.
 func (s *sink) add(addr string, weight int64, put func([]byte) []byte) {
 	now := s.now()
 	s.mu.Lock()

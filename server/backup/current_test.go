@@ -33,7 +33,8 @@ func (a *alone) Current(ctx context.Context) error {
 	return a.Source.Current(ctx)
 }
 
-// A state that is not current is not sent to a client either, because it would get a new date.
+// A state that is not current is not sent to a client. Otherwise the client would have an old state in a
+// backup that looks new.
 func TestOnlyCurrentStateIsGivenOut(t *testing.T) {
 	i := serve(t, 1)
 	source := &alone{Source: i.Node()}

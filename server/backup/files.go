@@ -110,9 +110,9 @@ func (t *Taker) files(end string) (names []string, others int) {
 	return names, others
 }
 
-// list returns this server's backups, oldest first, and how many backups belong to other clusters. Backups
-// with a future time were taken while the clock was ahead, so list puts them before the others. If they
-// counted as the newest, prune would remove each new backup at once.
+// list() returns this server's backups, oldest first, and how many backups belong to other clusters. Backups
+// with a future time were taken while the clock was ahead, so list() puts them before the others. If they
+// counted as the newest, prune() would remove each new backup at once.
 func (t *Taker) list(now time.Time) (names []string, others int) {
 	names, others = t.files(suffix)
 	behind := t.stamp(now.Add(time.Second))

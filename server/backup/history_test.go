@@ -111,8 +111,8 @@ func take(t *testing.T, i *server.Instance, query string) ([]byte, int64) {
 	return w.Body.Bytes(), zxid
 }
 
-// write creates nodes, changes them, and records the answers. Each session has its own nodes, so a write with
-// a lost answer is among the last.
+// write() creates nodes, changes them, and records the answers. It returns at the first write that fails. No
+// other session writes to these nodes, so at most the last write to a node is not recorded.
 func write(ctx context.Context, c *zk.Conn, k int, mu *sync.Mutex, history *[]written) {
 	for n := 0; ctx.Err() == nil; n++ {
 		path := fmt.Sprintf("/w%d-%d", k, n/20)

@@ -113,7 +113,7 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	return http.StatusOK, made, nil
 }
 
-// spoolStep is how many bytes receive writes before it checks again that the disk has room.
+// spoolStep is how many bytes receive() writes before it checks again that the disk has room.
 const spoolStep = 4 << 20
 
 // receive writes a backup into a file without a name, so that the file disappears even if the process

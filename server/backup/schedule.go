@@ -76,9 +76,9 @@ func (t *Taker) Run(ctx context.Context) {
 	}
 }
 
-// current returns an error if this server was removed or has no leader, because its state may then be older
-// than the cluster's. A backup of an old state would have a new date, and would displace good backups. Run
-// calls current again at each tick.
+// current() returns an error if this server was removed or has no leader, because its state may then be older
+// than the cluster's. A backup of an old state would have a new date, and would displace good backups. Run()
+// calls current() again at each tick.
 func (t *Taker) current(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -165,8 +165,8 @@ func (t *Taker) take(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// backup writes a file. The file appears under its name only when it is whole. While the backup is written,
-// the server takes no snapshot and its log grows. So backup does not wait for a disk that hangs.
+// backup() writes a file. The file appears under its name only when it is whole. While the backup is written,
+// the server takes no snapshot and its log grows. So backup() does not wait for a disk that hangs.
 func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 	if t.written != nil {
 		select {

@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// who returns the identities that whoAmI reports for c.
+// who() returns the identities that whoAmI reports for c.
 func who(t *testing.T, c *wire.Conn) map[jute.ID]bool {
 	t.Helper()
 	ids := must.Get(c.WhoAmI())(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// alive fails the test unless the server still answers c in order.
+// alive() fails the test unless the server still answers c in order.
 func alive(t *testing.T, c *wire.Conn) {
 	t.Helper()
 	call(t, c, jute.OK, jute.OpPing, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// pump keeps depth requests under way on each of several connections.
+// pump keeps `depth` requests under way on each of `conns` connections.
 func pump(b *testing.B, r *rig, conns, depth int, op jute.OpCode, body wire.Body) {
 	b.Helper()
 	list := make([]*wire.Conn, conns)

@@ -46,7 +46,7 @@ func TestServerThatIsCutOffServesNobody(t *testing.T) {
 	must.OK(t, c.Closed())
 }
 
-// end ends a session as the leader or an operator does.
+// end() ends a session as the leader or an operator does.
 func (r *rig) end(id int64, gen uint32, body []byte) {
 	r.t.Helper()
 	done := make(chan struct{})

@@ -98,7 +98,7 @@ func TestWatchersPayForTheirIdentities(t *testing.T) {
 	}
 }
 
-// The memory of its watches no longer counts for the address when a connection ends.
+// When a connection ends, the memory of its watches no longer counts for its address.
 func TestWatchesOfAConnectionAreGivenBack(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()

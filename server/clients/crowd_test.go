@@ -23,7 +23,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// asMany returns the number in an environment variable, or usual if the variable is not set.
+// asMany returns the number in an environment variable, or `usual` if the variable is not set.
 func asMany(variable string, usual int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
 		return n
@@ -66,8 +66,8 @@ func (c *crowd) open(t *testing.T) {
 	attach(t, c.sessions, c)
 }
 
-// attach attaches the sessions at the servers of at, in turn; a zero session is a new one. It retries while
-// the servers refuse, and returns the number of failed attempts.
+// attach attaches the sessions at the servers of the crowds `at`, in turn; a zero session is a new one. It
+// retries while the servers refuse, and returns the number of failed attempts.
 func attach(t *testing.T, sessions []wire.Session, at ...*crowd) (failed int) {
 	t.Helper()
 	todo := make([]int, len(sessions))
@@ -134,7 +134,7 @@ func (l times) String() string {
 	return fmt.Sprintf("p50 %v, p99 %v, longest %v of %d", at(n/2), at(n*99/100), at(n-1), n)
 }
 
-// beside() repeats op while do runs, and once more afterwards. It returns how long each op took.
+// beside() repeats op() while do() runs, and once more afterwards. It returns how long each op() took.
 func beside(do, op func()) (took times) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -156,7 +156,7 @@ func beside(do, op func()) (took times) {
 	return took
 }
 
-// newTrio starts three servers of one cluster, each with its own crowd of up to n. Their data is on the disk.
+// newTrio starts three servers of one cluster with data on disk, each with a crowd of up to n connections.
 func newTrio(t *testing.T, n int) (rigs [3]*rig, crowds [3]*crowd) {
 	peers := map[uint32]string{}
 	var listeners [3]net.Listener

@@ -52,7 +52,7 @@ func TestRequestsAndBytesAreCounted(t *testing.T) {
 	call(t, c, jute.NoNode, jute.OpGetData, wire.PathWatch("/second", false))
 	call(t, c, jute.OK, jute.OpWhoAmI, nil)
 	call(t, c, jute.OK, jute.OpPing, nil)
-	const writes, reads, others = 4, 3, 3 // whoAmI, a ping and the connect request
+	const writes, reads, others = 4, 3, 3 // the others: whoAmI, a ping and the connect request
 
 	// The server may count a read only after it has written the reply, so the test waits.
 	m := r.srv.Metrics()

@@ -22,7 +22,7 @@ func fuzzRig(f *testing.F) (*rig, *pipeListener) {
 		MaxSessionTimeout: time.Second}, ln), ln
 }
 
-// feed sends b over a new connection, discards all answers, and closes the connection.
+// feed() sends b over a new connection, discards all answers, and closes the connection.
 func feed(t *testing.T, ln *pipeListener, b []byte) {
 	client, server := net.Pipe()
 	ln.conns <- server
@@ -38,7 +38,7 @@ func feed(t *testing.T, ln *pipeListener, b []byte) {
 	<-done
 }
 
-// check fails the test if something remains of the connections that feed made.
+// check() fails the test if something remains of the connections that feed() made.
 func (r *rig) check(t *testing.T) {
 	if n := r.srv.Metrics().UnrecoverableErrors.Load(); n != 0 {
 		t.Fatalf("panic in a connection:\n%s", r.log)

@@ -198,7 +198,7 @@ func (r *rig) measured(name string) (sum int) {
 	return sum
 }
 
-// parked returns the number of connections that rest without a goroutine.
+// parked() returns the number of connections that rest without a goroutine.
 func (r *rig) parked() int { return r.srv.conns.Resting.Len() }
 
 // dial opens a connection without a session.
@@ -225,7 +225,7 @@ func (r *rig) attach(s wire.Session) *wire.Conn {
 	return c
 }
 
-// sessions returns the ids of all sessions.
+// sessions() returns the ids of all sessions.
 func (r *rig) sessions() (ids []int64) {
 	r.node.View(func(st *state.State) {
 		st.Sessions().All(func(s session.Session) { ids = append(ids, s.ID) })
@@ -248,7 +248,7 @@ func create(t testing.TB, c *wire.Conn, path, data string, flags int32) wire.Fra
 	return call(t, c, jute.OK, jute.OpCreate, wire.Create(path, []byte(data), jute.WorldAnyone, flags))
 }
 
-// kinds reads n frames. It returns the path of each event and the xid of each reply.
+// kinds() reads n frames. It returns the path of each event and the xid of each reply.
 func kinds(t testing.TB, c *wire.Conn, n int) []any {
 	t.Helper()
 	var list []any
@@ -290,7 +290,7 @@ func (s still) Zxid() int64 { return s.st.Zxid() }
 
 func (s still) PingOK(time.Duration) bool { return false }
 
-// idle returns a server that serves no client, and stops it when the test ends.
+// idle() returns a server that serves no client, and stops it when the test ends.
 func idle(t testing.TB, o options.Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// reading starts a read and returns a channel for its result.
+// reading() starts a read and returns a channel for its result.
 func reading(c *wire.Conn) <-chan error {
 	done := make(chan error, 1)
 	go func() {

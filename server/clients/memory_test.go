@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// buffered returns how many bytes the server's buffers hold.
+// buffered() returns how many bytes the server's buffers hold.
 func (r *rig) buffered() int { return r.srv.conns.Memory.Used() }
 
 func TestUnfinishedFramesLetOthersPass(t *testing.T) {
@@ -251,7 +251,7 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 		must.OK(t, c.SendXid(10, jute.OpSetData, wire.SetData("/there", nil, -1)))
 		wantKinds(t, c, "NodeDataChanged /there", 10)
 
-		// Cut short, too long, null: the connection ends.
+		// A path or a list that is not as it must be ends the connection.
 		for name, spoil := range map[string]func([]byte) []byte{
 			"path beyond the frame limit": func(b []byte) []byte {
 				return wire.SetWatches(0, []string{strings.Repeat("z", 5000)}, nil, nil)

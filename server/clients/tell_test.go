@@ -72,7 +72,7 @@ func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 	}
 }
 
-// A client that does not read is closed, and a client that reads is not, however the events are kept.
+// A client that does not read its events is closed. A client that reads them stays.
 func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
 	r := newRig(t, options.Options{MaxOutboxFrames: 1000})
 	owner, reads, deaf := r.client(), r.client(), r.client()

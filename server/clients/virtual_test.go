@@ -61,7 +61,7 @@ func (l *pipeListener) dial(t *testing.T) *wire.Conn {
 	return c
 }
 
-// virtual runs a server in virtual time, without a network.
+// virtual() runs a server in virtual time, without a network.
 func virtual(t *testing.T, o options.Options, f func(t *testing.T, r *rig, ln *pipeListener)) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := newPipeListener()

@@ -27,7 +27,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// tell sends text and returns everything that comes back.
+// tell() sends `text` and returns everything that comes back.
 func tell(t *testing.T, c *wire.Conn, text string, half bool) string {
 	t.Helper()
 	must.OK(t, c.WriteRaw([]byte(text)))
@@ -147,8 +147,8 @@ func TestTLSBytesOnThePlainPortAreClosed(t *testing.T) {
 	expect.Equal(t, r.measured("foreign_connections_total"), 1, "counted")
 }
 
-// Without a leader no server calls Heard. Connections that have ended must not stay in its list until a
-// leader is found.
+// Heard empties the list of connections from which bytes came. A server without a leader never calls Heard.
+// So a read-only connection must not be in the list after its end.
 func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -12,7 +12,7 @@ const ShownPerLock = 1000
 // group holds the ephemeral children of one directory. If there are very many, it holds the first ones.
 type group struct {
 	turns.Dir
-	bound   int32 // if Cut and bounded are set, the number of the last of Nodes
+	bound   int32 // if Cut and `bounded` are set, the number of the last of Nodes
 	bounded bool
 }
 

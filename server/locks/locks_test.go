@@ -379,7 +379,7 @@ func TestWhatIsNoLock(t *testing.T) {
 		q)
 }
 
-// A directory is not a semaphore because of its name.
+// The name "leases" alone does not make a directory a part of a semaphore.
 func TestDirectoryNamedLeases(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/cars/leases")
@@ -485,7 +485,7 @@ func TestAScanKeepsSoManyContenders(t *testing.T) {
 	}
 }
 
-// A full scan takes no memory for directories of which it keeps nothing.
+// A scan without room for more contenders takes no memory for further directories.
 func TestAFullScanLearnsNoMoreDirectories(t *testing.T) {
 	f := newForest(t)
 	const n = 20 * locks.NodesAtOnce
@@ -537,8 +537,8 @@ func TestAFreeLockTellsTheNextNumber(t *testing.T) {
 	expect.Equal(t, f.at("/free").Next, 3, "the next number")
 }
 
-// When a group has twice as many contenders as are shown, the rest is dropped. Contenders that come after
-// these are not kept later.
+// When a group has twice as many contenders as are shown, those that are not shown are dropped. From then on,
+// the group does not keep a contender that is behind the shown ones in the queue.
 func TestACrowdIsCut(t *testing.T) {
 	for n, most := range map[int]int{2*locks.ShownPerLock - 1: 2*locks.ShownPerLock - 1,
 		2 * locks.ShownPerLock: locks.ShownPerLock, locks.ShownPerLock * 5 / 2: locks.ShownPerLock} {

@@ -29,7 +29,7 @@ type piece struct {
 // the piece.
 type met struct {
 	in *group
-	at int // the directory's index in dirs; used only if the field `in` is nil
+	at int // the directory's index in `dirs`; used only if the field `in` is nil
 	recipe.Node
 }
 
@@ -39,7 +39,8 @@ type dir struct {
 	from, to int // the directory's path is paths[from:to]
 	data     string
 	next     int32
-	// part is the possible role of the directory in a semaphore, whose node has the data semData.
+	// `part` is the role that the directory may have in a semaphore. `semData` is the data of the semaphore's
+	// node.
 	part    turns.Part
 	hidden  bool // not every client may list the children of the directory
 	kazoo   bool // the name is one that kazoo uses

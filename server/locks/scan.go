@@ -130,7 +130,7 @@ type At struct {
 // someOthers is the greatest length of At.Others.
 const someOthers = 20
 
-// NewAt returns a reader of the lock at path.
+// NewAt returns a reader of the lock at `path`.
 func NewAt(path string) *At {
 	a := &At{path: path, parts: []string{path}, Others: make([]string, 0, someOthers)}
 	if path != "/" && path != "" {

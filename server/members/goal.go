@@ -25,9 +25,9 @@ var (
 	ErrArgument = errors.New("such a configuration is impossible")
 )
 
-// goal returns the present configuration, the configuration that a wish asks for, and the version of the
-// present one. The parameter `least` is the smallest allowed number of voters of the new configuration. goal
-// asks no other server. It makes its checks in the same order as ZooKeeper.
+// goal() returns the present configuration, the configuration that a wish asks for, and the version of the
+// present one. The parameter `least` is the smallest allowed number of voters of the new configuration.
+// goal() asks no other server. It makes its checks in the same order as ZooKeeper.
 func goal(text string, w *Wish, least int) (from, to Config, version int64, err error) {
 	from, version = ParseConfig(text)
 	if w.Version != -1 && w.Version != version {
@@ -46,9 +46,9 @@ func goal(text string, w *Wish, least int) (from, to Config, version int64, err 
 	return from, to, version, nil
 }
 
-// next() returns the configuration that results from m by a wish. If the wish lists all new members, the
-// result is that list. Otherwise the servers that leave are removed first, and then the servers that join are
-// added.
+// next() returns the configuration that a wish asks for; m is the present one. If the wish lists all new
+// members, the result is that list. Otherwise the servers that leave are removed first, and then the servers
+// that join are added.
 func (m Config) next(w *Wish) (Config, error) {
 	if w.Members != "" {
 		return wholeList(w.Members)

@@ -100,7 +100,7 @@ func (j *job) again(request func(context.Context) error) error {
 	}
 }
 
-// members reads the list of members. The result ours is the entry of the job's server; it is nil if that
+// members reads the list of members. The result `ours` is the entry of the job's server; it is nil if that
 // server is not a member.
 func (j *job) members() (all *status.Members, ours *status.Member, err error) {
 	err = j.again(func(ctx context.Context) (err error) {
@@ -116,9 +116,8 @@ func (j *job) members() (all *status.Members, ours *status.Member, err error) {
 	return all, ours, nil
 }
 
-// change makes one change. If the leader refuses it with a code in `done`, the change is made already. If the
-// answer to one attempt is lost, and the next attempt is refused with such a code, then the lost attempt has
-// made the change.
+// change() makes one change. A refusal with a code in `done` says that the change is made already. That is no
+// error if an earlier attempt got no answer, because then the earlier attempt has made the change.
 func (j *job) change(op change.Op, addr string, done ...status.Code) error {
 	lost := j.Again
 	return j.again(func(ctx context.Context) error {
@@ -311,7 +310,8 @@ func (j *job) remove() error {
 	return j.change(change.Remove, "", status.NotMember)
 }
 
-// safe waits a while until the members are safe without the job's server.
+// safe() waits a while until enough of the other voters follow, so that they are a majority without the job's
+// server. It returns an error if they do not.
 func (j *job) safe() error {
 	for end := time.Now().Add(safePatience); ; {
 		all, ours, err := j.members()

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// follow waits until the member has caught up, and gives it its vote.
+// follow() waits until the member has caught up. If `vote` is true, it then gives the member its vote.
 func (j *job) follow(vote bool) error {
 	j.best, j.sent, j.begun, j.problem = 0, -1, 1, ""
 	for {

@@ -146,8 +146,8 @@ func (t *transition) possible() error {
 	return nil
 }
 
-// carryOut makes the change. If it fails half way, the result is unknown, and clients must read the
-// configuration to find out.
+// carryOut makes the change. If it fails half way and cannot undo what was done, the result is unknown, and
+// clients must read the configuration to find out.
 func (t *transition) carryOut(ctx context.Context, patience time.Duration) error {
 	if err := t.join(ctx, patience); err != nil {
 		switch code := status.Of(err); {
@@ -199,8 +199,8 @@ func (t *transition) step(ctx context.Context, m change.Change) error {
 	return err
 }
 
-// join makes the changes that remove no server and no vote. If join cannot promote a server in time, and the
-// other servers are a majority, the server counts as not running.
+// join() makes the changes that remove no server and no vote. A server that cannot be promoted in time counts
+// as not running. If the other servers are no majority then, join() returns an error.
 func (t *transition) join(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -284,7 +284,7 @@ func (t *transition) rollBack() bool {
 	now := configOf(t.node.Servers())
 	for _, id := range t.to.ids(0) {
 		if t.added[id] && now[id].Peer == t.to[id].Peer {
-			// The configuration shows whether the server was removed.
+			// Ignore the error: the configuration, read below, shows whether the server was removed.
 			_ = t.node.ChangeMember(t.ctx, change.Change{Op: change.Remove, ID: id})
 		}
 	}

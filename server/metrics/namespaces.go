@@ -23,7 +23,7 @@ type Namespaces struct {
 	m  atomic.Pointer[map[string]*Recorder]
 }
 
-// Observe records n bytes for path. The root belongs to no namespace.
+// Observe records a number of bytes for a path. The root belongs to no namespace.
 func (n *Namespaces) Observe(path string, bytes int64) {
 	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	if name == "" {

@@ -87,7 +87,7 @@ func (r *Recorder) begin() *histogram {
 	return r.current.Load()
 }
 
-// Value returns the recorded values, each divided by unit.
+// Value returns the recorded values, each divided by `unit`.
 func (r *Recorder) Value(now time.Time, unit float64) Summary {
 	s := Summary{
 		Count: r.count.Load(),
@@ -103,7 +103,7 @@ func (r *Recorder) Value(now time.Time, unit float64) Summary {
 	return s
 }
 
-// setQuantiles computes the quantiles. counts has the number of values in each bucket, and total is the
+// setQuantiles computes the quantiles. `counts` has the number of values in each bucket, and `total` is the
 // number of all values.
 func (s *Summary) setQuantiles(counts *[buckets]uint64, total uint64, unit float64) {
 	at := func(q float64) float64 {

@@ -8,8 +8,8 @@ import (
 )
 
 // Set has the counters of a working server. The zero value is ready. Callers use the fields directly:
-// m.ReadLatency.ObserveTime(d). The tag zk has the names under which ZooKeeper shows a Counter or a Recorder.
-// A Recorder records times in microseconds, unless it has the tag count.
+// m.ReadLatency.ObserveTime(d). The tag `zk` has the names under which ZooKeeper shows a Counter or a
+// Recorder. A Recorder records times in microseconds, unless it has the tag `count`.
 type Set struct {
 	PacketsReceived Counter // reset by srst, as are all Recorders
 	PacketsSent     Counter

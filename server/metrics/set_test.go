@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The variable at is the moment of the values.
+// `at` is the time of the values.
 var at = time.Date(2026, 11, 21, 1, 23, 56, 0, time.UTC)
 
 func TestBucketsHoldTheirValues(t *testing.T) {

@@ -28,8 +28,8 @@ type Clients struct {
 	refused map[string]Refusal // by address
 }
 
-// Init makes the zero value ready for use. start is the moment at which the server's clock was zero, and wall
-// is the clock that people see. If follow is not nil, it gets every request; see Followed.
+// Init makes the zero value ready for use. `start` is the moment at which the server's clock was zero, and
+// wall() is the clock that people see. If follow() is not nil, it is called for every request; see Followed.
 func (c *Clients) Init(m *metrics.Set, start time.Time, wall func() time.Time, follow func(*Request)) {
 	c.metrics, c.start, c.wall, c.follow, c.ended.news = m, start, wall, follow, make(chan struct{}, 1)
 }

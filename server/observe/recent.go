@@ -24,8 +24,8 @@ const (
 )
 
 // Add adds c to the counts of a name at the time `now`. It ignores a name that is too long, and a new name if
-// the window already has maxNames names. The caller may reuse the memory of name, so Add must not store name
-// itself in the map.
+// the window already has maxNames names. The caller may reuse the memory of the name, so Add stores a copy of
+// it in the map.
 func (r *recent) Add(name string, c Count, now time.Duration) {
 	if name == "" || len(name) > maxName {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// SessionEnded records the end of a session. heard is when the client was last heard from; it is negative if
-// the client is not connected to this server.
+// SessionEnded records the end of a session. `heard` is when the client was last heard from; it is negative
+// if the client is not connected to this server.
 func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration) {
 	of := &end.Session
 	e := EndedSession{
@@ -52,7 +52,7 @@ func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration) {
 	}
 }
 
-// shortened returns a path that does not share memory. It cuts a long one between characters, and marks that.
+// shortened returns a copy of a path. It cuts a long path between two characters, and marks the cut.
 func shortened(path string) string {
 	if len(path) <= endedName {
 		return strings.Clone(path)

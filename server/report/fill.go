@@ -2,8 +2,8 @@ package report
 
 import "github.com/zlockd/zlockd/server/metrics"
 
-// Fill copies values of the server's counters into the status. It always fills in the values of srvr. If need
-// has NeedMetrics, it also fills in all values under ZooKeeper's names.
+// Fill copies values of the server's counters into the status. It always fills in the values of `srvr`. If
+// `need` has NeedMetrics, it also fills in all values under ZooKeeper's names.
 func (s *Status) Fill(m *metrics.Set, need Need) {
 	s.Received, s.Sent = m.PacketsReceived.Load(), m.PacketsSent.Load()
 	s.Responses = m.Responses.Value()

@@ -8,15 +8,15 @@ import (
 // memory, below 50 MB for every tree and any number of clients.
 const maxListed = 45_000_000
 
-// How many bytes the longest form of a list's entry takes.
+// The most bytes that an entry of a list can take.
 const (
 	ListedConn    = 1000
 	ListedSession = 100
 	listedPath    = 30 // bytes of an entry without the path; see ListedPath
 )
 
-// Fits reports whether the answer has room for another entry of the given bytes. If not, it notes that the
-// list is cut. The argument total is the number of entries in the whole list.
+// Fits reports whether the answer has room for another entry of so many bytes. If not, it notes that the list
+// is cut. `total` is the number of entries in the whole list, and `what` names them.
 func (s *Status) Fits(what string, total, bytes int) bool {
 	if s.listed+bytes > maxListed {
 		if s.Truncated == "" {

@@ -68,7 +68,7 @@ type Status struct {
 	Watches        int // data watches, as wchs counts
 	AllWatches     int // data and child watches
 
-	Conns       int // open client connections, four-letter ones included
+	Conns       int // open client connections, including those with four-letter words
 	Outstanding int
 	Received    int64 // packets since the last reset
 	Sent        int64

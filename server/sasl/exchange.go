@@ -16,9 +16,9 @@ type Mechanisms struct {
 	GSSAPI Mechanism
 }
 
-// Mechanism is a way to prove an identity that another package provides.
+// Mechanism is a way to prove an identity. Another package provides it.
 type Mechanism interface {
-	// Begin begins a negotiation; random is the source of its nonces and keys.
+	// Begin begins a negotiation; `random` is the source of its nonces and keys.
 	Begin(random io.Reader) Negotiation
 }
 
@@ -27,12 +27,12 @@ type Negotiation interface {
 	// Answer handles the client's next token and returns the server's token. An error ends the negotiation:
 	// the client has proved nothing.
 	Answer(token []byte, now time.Time) ([]byte, error)
-	// User returns the user that the client has proved to be, and with Kerberos the user's principal. done is
+	// User returns the user that the client has proved to be, and with Kerberos the user's principal. `done` is
 	// false until the client has proved that.
 	User() (user, principal string, done bool)
 }
 
-// Begin begins a negotiation of the mechanism that the client speaks; random is the source of nonces and
+// Begin begins a negotiation of the mechanism that the client speaks; `random` is the source of nonces and
 // keys. A client does not name its mechanism. But in DIGEST-MD5 the server speaks first, and in GSSAPI the
 // client. So Begin chooses by the parameter `empty`, which says whether the client's first token is empty.
 func (m *Mechanisms) Begin(empty bool, random io.Reader) (Negotiation, error) {
@@ -45,7 +45,7 @@ func (m *Mechanisms) Begin(empty bool, random io.Reader) (Negotiation, error) {
 	return nil, errors.New("the client speaks DIGEST-MD5, but this server speaks only GSSAPI with Kerberos")
 }
 
-// begin begins a negotiation; random is the source of its nonce.
+// begin begins a negotiation; `random` is the source of its nonce.
 func (u Users) begin(random io.Reader) (Negotiation, error) {
 	var raw [nonceBytes]byte
 	if _, err := io.ReadFull(random, raw[:]); err != nil {

@@ -56,7 +56,7 @@ func parseJAAS(text, section string) (File, error) {
 	return File{}, fmt.Errorf("there is no section %s", section)
 }
 
-// addOption handles one word of a section; module is the module to which the word belongs.
+// addOption handles one word of a section; `module` is the module to which the word belongs.
 func (f *File) addOption(word string, module *string) error {
 	name, value, isOption := strings.Cut(word, "=")
 	user, isUser := strings.CutPrefix(name, "user_")

@@ -29,7 +29,7 @@ func ReadFile(path string) (File, error) {
 	return f, nil
 }
 
-// readText reads a file. The result open is an error if every user of the machine can read the file: such a
+// readText reads a file. The result `open` is an error if every user of the machine can read the file: such a
 // file should contain no secret.
 func readText(path string) (text string, open, err error) {
 	info, err := os.Stat(path)

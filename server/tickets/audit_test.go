@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// loses is a node that carries out requests. While lost is set, the outcomes of requests are lost.
+// loses is a node that carries out requests. While `lost` is set, it does not tell their outcomes.
 type loses struct {
 	*beforeEnds
 	lost atomic.Bool

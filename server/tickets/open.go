@@ -26,7 +26,7 @@ func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte
 	return recipe.Join(dir, recipe.NodeName(l, k, newID(), "ticket")), recipe.EncodeOwner(o)
 }
 
-// open() opens a ticket. If the answer is nil, the ticket exists or has existed; opened says whether it is
+// open() opens a ticket. If the answer is nil, the ticket exists or has existed; `opened` says whether it is
 // new.
 func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, _ error) {
 	var password [jute.PasswordSize]byte

@@ -17,11 +17,13 @@ const (
 	failures    = 20 // how many wrong tokens an address may send in a second
 )
 
-// paces holds, for each key, when its next event would come if its events came at even intervals.
+// paces has a time for each key. Each event of a key moves the key's time on by one interval: a second,
+// divided by the number of events that the key may have in a second. An event that would move it beyond the
+// present must wait.
 type paces map[string]time.Time
 
 // next() counts n events of a key. A key may have up to `most` events in a second, and as many at once. The
-// result is how long the first of these events must wait. If this wait is more than longest, no event is
+// result is how long the first of these events must wait. If this wait is longer than `longest`, no event is
 // counted.
 func (p paces) next(key string, most, n int, now time.Time, longest time.Duration) time.Duration {
 	if most <= 0 {
@@ -45,7 +47,7 @@ func (p paces) next(key string, most, n int, now time.Time, longest time.Duratio
 	return wait
 }
 
-// opens() counts a new ticket or rate of an identity, or refuses it. nodes is how many nodes the ticket or
+// opens() counts a new ticket or rate of an identity, or refuses it. `nodes` is how many nodes the ticket or
 // rate makes.
 func (s *Server) opens(i *Identity, nodes int) *Answer {
 	s.mu.Lock()

@@ -17,8 +17,8 @@ import (
 
 // A ticket for permits of a semaphore first gets a place in the queue. When its place is the first and enough
 // permits are free, the next server that is asked about the ticket replaces the node of the place by the
-// permits, in one transaction. This server decides by the same rules as package client at the head of the
-// queue. A request that only tries has no place, and the head of the queue goes before it.
+// permits, in one transaction. That server decides as package client does for the first contender of a queue.
+// A request that only tries gets no permits while another contender waits in the queue.
 
 // semaphore holds the permits of a semaphore in the state.
 type semaphore struct {
@@ -32,7 +32,7 @@ type semaphore struct {
 	rival   obstacle // if err is set, a node of the other kind of lock
 }
 
-// semaphoreAt reads a semaphore. If the caller holds permits, token is their token, and semaphoreAt ignores
+// semaphoreAt reads a semaphore. If the caller holds permits, `token` is their token, and semaphoreAt ignores
 // contenders that came later.
 func semaphoreAt(t *tree.Tree, path string, token int64) (s semaphore) {
 	s.path = path
@@ -64,8 +64,8 @@ func childrenOf(dir tree.Ref) (names []string) {
 	return names
 }
 
-// grants() reports whether n permits of the semaphore are free. limit is the number of permits if none is
-// stored.
+// grants() reports whether n permits of the semaphore are free. If the semaphore stores no number of permits,
+// the parameter `limit` is used.
 func (s *semaphore) grants(limit, n int) (bool, error) {
 	if limit = cmp.Or(s.rec.Limit, limit); limit == 0 {
 		return false, fmt.Errorf("%w of %s is not stored yet: give limit=", errLimit, s.path)
@@ -223,7 +223,7 @@ func (s *Server) promote(ctx context.Context, q *Request, g *sight) *Answer {
 		return unavailable(err)
 	}
 	switch out.Code {
-	case jute.OK, jute.NoNode, jute.NodeExists, jute.BadVersion: // another request was faster
+	case jute.OK, jute.NoNode, jute.NodeExists, jute.BadVersion: // done, or another request was faster
 		return nil
 	}
 	return refusal(&out)
@@ -254,8 +254,8 @@ func lookAtPermits(t *tree.Tree, q *Request) (c newcomer) {
 	return c
 }
 
-// describePermits returns the holders of a semaphore's permits, and how many contenders wait. ok is false if
-// the path is not a semaphore.
+// describePermits returns the holders of a semaphore's permits, and how many contenders wait. `ok` is false
+// if the path is not a semaphore.
 func describePermits(t *tree.Tree, path string, ids []jute.ID) (l Lock, ok bool) {
 	s := semaphoreAt(t, path, 0)
 	if s.rec.Limit == 0 && !s.there || s.err != nil && len(s.permits) == 0 {

@@ -26,8 +26,8 @@ type drawBody struct {
 	Repeated bool  `json:"repeated,omitempty"`
 }
 
-// Draw draws from a rate, and waits until a draw is free. If secret is set, the request has a secret, and the
-// server recognises a repeated request by it.
+// Draw draws from a rate, and waits until a draw is free. If `secret` is true, the request has a secret, and
+// the server recognises a repeated request by it.
 func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 	off, ok := s.serving(q)
 	if !ok {
@@ -138,7 +138,7 @@ func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen window.Drawn, a *An
 	return seen, a
 }
 
-// rateData returns the data of a rate's node, if the caller has the permission perm, and whether the node
+// rateData returns the data of a rate's node if the caller has the permission `perm`, and whether the node
 // exists. A new rate has no node.
 func rateData(st *state.State, q *Request, perm int32) (data string, there bool, code jute.ErrCode) {
 	n, there := st.Tree().Find(q.Path)

@@ -51,8 +51,8 @@ func TestDrawAtAServerWhoseClockIsBehind(t *testing.T) {
 	})
 }
 
-// A server whose clock is ahead of the leader's thinks that a draw is free, but the leader refuses it. A caller
-// that waits there asks again only when the leader's answer says so.
+// A server whose clock is ahead of the leader's thinks that a draw is free, but the leader refuses it. A
+// caller that waits there asks again only when the leader's answer says so.
 func TestDrawAtAServerWhoseClockIsAhead(t *testing.T) {
 	t.Parallel()
 	var ahead [3]atomic.Bool
@@ -77,8 +77,8 @@ func TestDrawAtAServerWhoseClockIsAhead(t *testing.T) {
 	expect.That(t, entries < 50, "%d log entries while one caller waited for a draw, want less than 50", entries)
 }
 
-// A caller draws. At the limit, its request is refused and told when the next draw is free, or it waits. A
-// repeated request with the same secret draws only once.
+// A caller draws. At the limit, its request waits, or is refused by an answer that says when the next draw is
+// free. A repeated request with the same secret draws only once.
 func TestDrawsOverHTTP(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)

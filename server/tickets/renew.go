@@ -17,7 +17,7 @@ type renewal struct {
 
 // confirm makes sure that the leader hears of a ticket after the call began. `at` is a time at which the
 // leader had surely heard of the ticket. If this server knows that the ticket was alive recently, a touch is
-// enough. The leader may already be ending any other ticket, so for such a ticket a log entry restarts the
+// enough. Otherwise the leader may already be ending the ticket, so a log entry restarts the ticket's
 // timeout. After that entry, an earlier decision to end the ticket has no effect.
 func (s *Server) confirm(ctx context.Context, x session.Session) (at time.Time, lives bool, err error) {
 	n := *s.node.Load()

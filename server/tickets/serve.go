@@ -22,7 +22,7 @@ type Node interface {
 	AllowTickets(context.Context) error
 	// Touch notes that a ticket was heard from, if this server leads.
 	Touch(id int64) bool
-	// Acknowledged waits until enough returns true. It calls enough with the time at which this server sent
+	// Acknowledged waits until enough() returns true. It calls enough() with the time at which this server sent
 	// the newest touches that the leader has acknowledged.
 	Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error
 	// Current waits until this server has applied every change that any server had answered before the call.
@@ -37,10 +37,10 @@ type Options struct {
 	Tokens  *Tokens       // nil: callers need a certificate or, if the port has no TLS, no proof at all
 	TLS     bool          // the port has TLS
 	Now     func() time.Time
-	// Audit, unless nil, is called for each ticket that is opened or given back, and for draws. The argument
-	// result is a result in the audit log.
+	// Audit, unless nil, is called for each ticket that is opened or given back, and for draws. `result` is one
+	// of the audit log's results.
 	Audit func(operation string, ids []jute.ID, ip, path, result string)
-	// KnownHost reports whether host is a name of this server.
+	// KnownHost reports whether `host` is a name of this server.
 	KnownHost func(host string) bool
 }
 
@@ -50,7 +50,7 @@ type Server struct {
 	node atomic.Pointer[Node]
 
 	tokens atomic.Pointer[Tokens]
-	armed  atomic.Int64 // how many paths are in watched; while it is 0, Events returns at once
+	armed  atomic.Int64 // how many paths are in `watched`; while it is 0, Events returns at once
 
 	requests, refused  atomic.Int64
 	draws, drawRefused atomic.Int64

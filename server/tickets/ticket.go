@@ -33,18 +33,19 @@ type sight struct {
 	mixed   error // set if the path has another kind of lock, so that the ticket cannot hold it
 	seen    int   // number of nodes that were read
 
-	// While this node exists, the ticket does not get its lock. The path is empty if the ticket's own node
-	// shows that the ticket waits: the grant of permits removes the node of the ticket's place in the queue.
+	// While the node `obstacle` exists, the ticket does not get its lock. The path is empty for a ticket that
+	// waits for permits. Such a ticket waits while its own node exists, because the grant of the permits
+	// removes that node.
 	obstacle obstacle
 
 	slots   []int    // numbers of its permits
-	noSlots string   // why the caller must not use slots
+	noSlots string   // why the caller must not use `slots`
 	grant   []byte   // the transaction that makes its permits; nil: the ticket must wait
 	watch   []string // further paths whose changes may change the sight
 }
 
 // obstacle is a node with its version; -1 stands for any version. If the node's name has no number, the
-// directories in above show whether the node is still the same.
+// directories in `above` show whether the node is still the same.
 type obstacle struct {
 	path    string
 	version int32
@@ -57,8 +58,8 @@ type counted struct {
 	next int32
 }
 
-// obstacleIn returns a node as an obstacle. dirs are the node's directory, and the directories above it that
-// may be removed and made again.
+// obstacleIn returns a node as an obstacle. `dirs` are the node's directory, and the directories above it
+// that may be removed and made again.
 func obstacleIn(n tree.Ref, dirs ...tree.Ref) obstacle {
 	o := obstacle{path: n.Path(), version: -1}
 	if recipe.Numbered(n.Name()) {
@@ -165,8 +166,9 @@ func (g *sight) readNode(n tree.Ref) []byte {
 
 // placeIn finds a contender's place among the children of a directory. `own` is empty for a new contender.
 // placeIn ignores contenders that came later: if a later contender belongs to another kind of lock, that
-// contender is refused, not this one. But a node that takes over the number of another node always counts. If
-// there is an error and one node causes it, the result `by` is that node.
+// contender is refused, not this one. But a later node counts if its number is not higher than this
+// contender's, because then it does not stand behind it. If there is an error and one node causes it, the
+// result `by` is that node.
 func placeIn(t *tree.Tree, dir tree.Ref, q turns.Rule, own recipe.Contender, token int64) (
 	p turns.Place, of int, by obstacle, err error) {
 	more := true
@@ -206,7 +208,7 @@ func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) (by obstacl
 }
 
 // rivals returns an error if a living child belongs to another kind of lock, and the node that shows it. If
-// token is not 0, only children that were created before it count.
+// `token` is not 0, only children with lower tokens count.
 func rivals(t *tree.Tree, dir tree.Ref, own turns.Use, names []string, token int64) (by obstacle, _ error) {
 	live := func(n tree.Ref) bool { return n.Session() != 0 && (token == 0 || n.Stat().Czxid < token) }
 	for name, use := range own.Rivals(names) {

@@ -83,7 +83,7 @@ type reply struct {
 	Asked    *struct{ By, Reason string }
 }
 
-// ask sends a request. The argument `what` has the method, the path and the query; more are header lines.
+// ask sends a request. `what` has the method, the path and the query; `more` has header lines.
 func ask(ctx context.Context, at string, n int, what string, more ...string) (reply, error) {
 	method, path, _ := strings.Cut(what, " ")
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+at+path, nil)

@@ -18,7 +18,7 @@ const endedRest = 50 * time.Millisecond
 
 // tellEnded writes a line for each session that has expired, soon after its end.
 func (v *View) tellEnded(ctx context.Context) {
-	for since := int64(0); ; { // since is the zxid of the newest end that was seen
+	for since := int64(0); ; { // `since` is the zxid of the newest end that was seen
 		select {
 		case <-ctx.Done():
 			return
@@ -110,7 +110,8 @@ func (v *View) listEnded(_ context.Context, q *ask.Query) (any, error) {
 	return list, nil
 }
 
-// reason says why a session ended, and what else happened before.
+// reason() says why a session ended. If the session expired, it also says whether this server was out of
+// service or refused a connection of the client shortly before.
 func (v *View) reason(e *observe.EndedSession) string {
 	text := e.Reason()
 	if e.Cause != state.EndExpired {

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/ask"
 )
 
-// partyRow is a party of the graph: a party waits, or another party waits for it.
+// partyRow is a party of the graph. It waits, or another party waits for it.
 type partyRow struct {
 	ID    int    `json:"id"`
 	Label string `json:"label"`
@@ -60,7 +60,8 @@ func (v *View) waitGraph(ctx context.Context, q *ask.Query) (any, error) {
 	return a, nil
 }
 
-// graphAnswer describes a graph, and counts the waits of contenders that are not in it.
+// graphAnswer describes a graph. `unseen` is the number of waiters that are not in the graph; graphAnswer
+// adds it to the count of waits.
 func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
 	a := graphAnswer{V: ask.Version, Suspected: []recipe.Cycle{}, Parties: []partyRow{}, Edges: []recipe.Edge{},
 		EdgeCount: g.EdgeCount + unseen}

@@ -34,7 +34,7 @@ type lockSum struct {
 	held, waiters int
 	wait, hold    int64 // when the oldest wait or hold began; 0: there is none
 	grants        int64
-	at            time.Time // when the newest scan found a lock there
+	at            time.Time // the time of the newest scan that found a lock below the prefix
 }
 
 // maxSeen bounds the locks remembered between looks.
@@ -92,7 +92,7 @@ func waiting(q *recipe.Queue) int {
 }
 
 // granted() returns the least possible number of grants between two looks. It counts new holders, or
-// contenders that came and no longer wait.
+// contenders that came and no longer wait, whichever are more.
 func granted(q *recipe.Queue, was, is seen, known bool) int64 {
 	fresh := 0
 	for _, token := range is.holders {

@@ -106,7 +106,7 @@ func TestLabelsAreBounded(t *testing.T) {
 
 var figures = flag.Bool("figures", false, "measure what docs/lock-view.md tells")
 
-// crowd makes nlocks locks. The parameter each is the number of contenders of one lock.
+// crowd makes `nlocks` locks. Each of them has `each` contenders.
 func (r *rig) crowd(root string, nlocks, each int) {
 	r.Helper()
 	const conns = 4
@@ -174,7 +174,7 @@ func TestFigures(t *testing.T) {
 // three is one of three servers; one of the others is down.
 type three struct {
 	*still
-	asked chan struct{} // has an entry for each question; full: the answer does not come
+	asked chan struct{} // each question puts a value into it; while it is full, no answer comes
 }
 
 func (s *three) Status(report.Need) *report.Status {

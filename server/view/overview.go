@@ -180,8 +180,8 @@ func (v *View) packetRates(s *report.Status) *packetRates {
 type reach struct {
 	mu    sync.Mutex
 	all   map[uint32]status.Member
-	at    time.Time     // when all was replaced
-	asked chan struct{} // closed when all is replaced; nil: the servers are not being asked
+	at    time.Time     // when `all` was replaced
+	asked chan struct{} // closed when `all` is replaced; nil: the servers are not being asked
 }
 
 const (

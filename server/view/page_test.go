@@ -90,7 +90,8 @@ func TestAnswersOfAServerThatDoesNotServeSaySo(t *testing.T) {
 	}
 }
 
-// A child may be met twice if other children are removed while the list is read. It is listed once.
+// If children are removed while the list is read, the server may read another child twice. It lists that
+// child once.
 func TestAChildIsListedOnce(t *testing.T) {
 	s := &still{st: state.New("moving")}
 	s.create(t, 1, "/d", "", 0)

@@ -95,7 +95,7 @@ func draw(g graphAnswer) *picture {
 		p.Boxes = append(p.Boxes, b)
 		p.W, p.H = max(p.W, x+boxWidth+bowWidth), max(p.H, y+boxHeight+10)
 	}
-	lines := map[[2]int]int{} // one for each pair, however many locks are between them
+	lines := map[[2]int]int{} // one for each pair of boxes, however many locks are between them
 	locks := map[[2]int]int{}
 	for i := range g.Edges {
 		e := &g.Edges[i]

@@ -177,7 +177,7 @@ func TestSamplesOfRates(t *testing.T) {
 	})
 }
 
-// busy is a Source with clients. A session has as many watches as its number says.
+// busy is a Source with clients. Session n has n watches.
 type busy struct {
 	told
 	conns []report.Conn

@@ -231,7 +231,7 @@ func TestPacketRates(t *testing.T) {
 	expect.Equal(t, fmt.Sprint(figure(&b, ""), figure(&b, "bytes"), figure(&b, "watches")), "1 2 3")
 }
 
-// A scan keeps the first of a crowd, but every answer counts all of them.
+// A scan keeps only the first contenders of a crowd, but every answer counts all of them.
 func TestAnswersCountTheWholeCrowd(t *testing.T) {
 	crowd, few := queue("/app/crowd", "x", "y"), queue("/app/few", "x", "y", "z")
 	crowd.Total = 5000

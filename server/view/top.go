@@ -24,7 +24,7 @@ type rates struct {
 type sample struct {
 	at             time.Time
 	counts         map[int64]observe.Count // by session
-	received, sent int64                   // bytes of all connections, including those that have ended
+	received, sent int64                   // packets of all connections, including those that have ended
 }
 
 const (
@@ -140,7 +140,7 @@ func (v *View) top(_ context.Context, q *ask.Query) (any, error) {
 func round(s float64) float64 { return float64(int64(s*10)) / 10 }
 
 // oldest() returns the oldest sample. It is a minute old, unless the server has run for a shorter time.
-// Without a sample, oldest returns an empty one from the server's start, so rates count from the start of
+// Without a sample, oldest() returns an empty one from the server's start, so rates count from the start of
 // each connection.
 func (v *View) oldest() sample {
 	v.rates.mu.Lock()

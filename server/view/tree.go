@@ -115,7 +115,7 @@ func (v *View) oneNode(ctx context.Context, q *ask.Query) (any, error) {
 		a.Truncated = port.NoNames(a.Hidden, "children are")
 		return a, nil
 	}
-	err := v.children(ctx, path, after, limit, &a) // must come before a is copied into the answer
+	err := v.children(ctx, path, after, limit, &a) // call it before `return` copies `a`
 	return a, err
 }
 
@@ -146,8 +146,8 @@ type child struct {
 	stat jute.Stat
 }
 
-// children lists the first limit children whose names come after the given name. It keeps little more than
-// these in memory, even if the node has very many children.
+// children lists the first `limit` children whose names come after the name `after`. It keeps little more
+// than these in memory, even if the node has very many children.
 func (v *View) children(ctx context.Context, path, after string, limit int, a *nodeAnswer) error {
 	var walk tree.ChildWalk
 	var kept []child
@@ -160,7 +160,7 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 			kept = kept[:limit]
 		}
 	}
-	last := "" // names at or after last can no longer be among the first
+	last := "" // names after `last` can no longer be among the first `limit`
 	for more := true; more; {
 		kept = slices.Grow(kept, childrenAtOnce) // allocate before the lock is taken
 		ok := v.source.View(func(st *state.State) {

@@ -44,7 +44,7 @@ func wrongOf(l *recipe.Queue, what, do string) wrongRow {
 // someWrong is how many locks of each trouble the overview names, and how many waits.
 const someWrong = 5
 
-// now() answers the overview of the page.
+// now() returns the present problems with locks and the longest waits, for the overview of the page.
 func (v *View) now(ctx context.Context, q *ask.Query) (any, error) {
 	s, err := v.look.Locks(ctx)
 	if err != nil {

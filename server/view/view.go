@@ -33,10 +33,10 @@ type Source interface {
 	Members(context.Context) (*status.Members, error)
 }
 
-// Options say to which users the view shows which data.
+// Options configure a View.
 type Options struct {
 	Source Source // required
-	// Authorize checks the users that may act.
+	// Authorize checks whether a user may act.
 	Authorize port.Super
 	// ShowAll shows every name to everyone: no rights are checked.
 	ShowAll bool
@@ -95,7 +95,7 @@ func (v *View) Close() {
 	v.wg.Wait()
 }
 
-// Pages returns the handlers by their patterns.
+// Pages returns the handlers. The key of each handler is its pattern.
 func (v *View) Pages() map[string]http.Handler {
 	return map[string]http.Handler{
 		"/{$}":             http.HandlerFunc(v.servePage),

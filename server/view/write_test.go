@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Each look at the ended sessions begins after the sessions of the look before.
+// Each look at the ended sessions begins after the sessions that the former look has seen.
 func TestEndedSessionsAreSeenOnce(t *testing.T) {
 	source := &news{list: []observe.EndedSession{{Zxid: 1000, Cause: state.EndClosed}},
 		news: make(chan struct{}, 1), asked: make(chan int64)}

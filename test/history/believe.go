@@ -4,13 +4,13 @@ import "github.com/zlockd/zlockd/jute"
 
 // The functions of this file change the model once the checker believes that an unanswered write took effect.
 
-// applyLoose makes the write that explains f take effect. If another write could explain f as
-// well, it believes only the changes that f shows.
+// applyLoose changes the model as the unanswered write does that explains f. If another write could explain
+// f, too, applyLoose makes only the changes that f shows.
 func (c *checker) applyLoose(f *facts, m moment) {
 	d := f.by
 	u := d.taken[0].of
 	paths, _ := u.explains(f)
-	// If some changes are not believed here, the order of the events is open.
+	// If applyLoose may leave out changes of the write, it does not know the order of the events at this zxid.
 	m.end = len(d.claims) > 1 || len(d.taken) < len(u.steps)
 	if len(u.steps) == 1 {
 		c.prepare(u.steps[0], paths, f, m)
@@ -38,7 +38,7 @@ func (c *checker) applyLoose(f *facts, m moment) {
 		}
 		switch {
 		case isCreate(l.Op) && n != nil:
-			if d.mayDelete(path) { // in the same multi
+			if d.mayDelete(path) { // an earlier step of the same multi may have deleted the node
 				c.emptied(n, f.record, m)
 				c.remove(n, m)
 			} else {
@@ -56,7 +56,7 @@ func (c *checker) applyLoose(f *facts, m moment) {
 			}
 			at := m
 			if told[path]++; len(d.claims) > 1 && f.sets[path] > 0 && told[path] > f.sets[path] {
-				at.silent = true // then another write explains f, with fewer sets
+				at.silent = true // no event of this set came: another write, with fewer sets, made the change
 			}
 			c.setData(n, l.Step, at)
 		case l.Op == jute.OpSetACL:
@@ -72,8 +72,8 @@ func (c *checker) applyLoose(f *facts, m moment) {
 	c.resolveLists(f, m)
 }
 
-// catchUpSets prepares the model for a set inside a multi. The steps in rest come after it. The facts in f
-// may show that other unanswered writes came first.
+// catchUpSets prepares the model for a set inside a multi, whose later steps are in `rest`. The facts in f
+// may show that other unanswered writes set the node before.
 func (c *checker) catchUpSets(n *node, rest []*looseStep, f *facts, m moment) {
 	st := f.set[n.path]
 	if st == nil {
@@ -144,7 +144,8 @@ func (c *checker) emptied(n *node, record int, m moment) {
 	}
 }
 
-// adopt takes over a change that no client asked for, so that it is reported once.
+// adopt makes a change in the model that no client asked for. The change has been reported, and would
+// otherwise be reported again at each reply that shows it.
 func (c *checker) adopt(f *facts, m moment) {
 	for _, path := range sorted(f.created) {
 		st := f.created[path]

@@ -116,7 +116,7 @@ func (c *checker) index() {
 		zxid int64
 	}
 	var all []seen
-	pending := map[int][]*Event{} // by connection: events without a change
+	pending := map[int][]*Event{} // by connection: events that are part of the answer to a setWatches
 	for i, r := range c.records {
 		switch {
 		case r.Connect != nil:

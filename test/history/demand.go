@@ -80,8 +80,8 @@ func (d *demand) take(cl claim) {
 	d.taken = cl
 }
 
-// use places up to n demands, each for one of the steps that may have taken effect between the two zxids. It
-// returns how many demands it placed.
+// use() places up to n demands, each for one of the steps that may have taken effect between the two zxids.
+// It returns how many demands it placed.
 func (c *checker) use(list []*looseStep, from, to int64, n int32) (took int32) {
 	var claims []claim
 	for _, l := range list {
@@ -206,8 +206,8 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 	return paths, true
 }
 
-// untold counts sets without an event on nodes for which f has events of other sets. A write with such sets
-// is unlikely to explain f.
+// untold looks at the nodes for which f has events of sets. It counts how many more sets of these nodes the
+// write has. A write with such sets is unlikely to explain f.
 func (u *looseOp) untold(f *facts) (n int) {
 	for path, told := range f.sets {
 		n += max(0, u.sets(path)-told)

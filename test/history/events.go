@@ -158,7 +158,7 @@ func (c *checker) match(e *Event, record int, want []expected) []expected {
 		c.fail("G17", record, "the event %v %s of zxid %d had not been sent", w.typ, w.path, w.zxid)
 		want, at = want[1:], at-1
 	}
-	// The nodes of a session go in no certain order: skipped events may still come.
+	// The nodes of an ended session go in no certain order: the events that were skipped may still come.
 	copy(want[1:at+1], want[:at])
 	return want[1:]
 }

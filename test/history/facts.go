@@ -59,7 +59,7 @@ func (c *checker) findFacts() {
 			told[ch]++
 			switch path := r.Event.Path; r.Event.Type {
 			case jute.EventCreated:
-				f.created[path] = f.created[path] //nolint:staticcheck // known, if by whom is not
+				f.created[path] = f.created[path] //nolint:staticcheck // adds the path, without a Stat
 			case jute.EventDataChanged:
 				f.set[path] = f.set[path] //nolint:staticcheck // as above
 				f.sets[path] = max(f.sets[path], told[ch])
@@ -69,7 +69,7 @@ func (c *checker) findFacts() {
 				f.lists[path] = max(f.lists[path], told[ch])
 			}
 		case r.Op != nil && r.Op.Unknown:
-			c.addLoose(r.Op) // all replies that bound it are indexed
+			c.addLoose(r.Op) // index() has already gathered the replies that bound its zxid
 		case r.Op != nil && r.Op.Code == jute.OK:
 			c.statFacts(i, &r.Op.Step, r.Op.Value)
 			for j := range r.Op.Steps {

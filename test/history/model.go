@@ -37,7 +37,7 @@ type node struct {
 	dataUnknown bool
 	owner       int64
 	swept       bool         // the servers may delete it
-	makers      []*looseStep // the steps that may have made it, if they leave the owner open
+	makers      []*looseStep // if the owner is not known: the steps of which one made it
 	ctime       int64
 	mtime       int64 // 0: unknown
 	kids        map[string]*node
@@ -57,7 +57,7 @@ const unknown = -1
 type moment struct {
 	zxid   int64
 	exact  bool // the change has the zxid; otherwise it came at some time up to the zxid
-	end    bool // the change came with the end of a session, whose nodes go in no particular order
+	end    bool // the events of the change come in no certain order, as at the end of a session
 	silent bool // no client received an event
 }
 
@@ -180,15 +180,16 @@ func (c *checker) setData(n *node, s *Step, m moment) {
 	c.tell(jute.EventDataChanged, n.path, m)
 }
 
-// mayEnd reports whether the session can have ended without a close by zxid.
+// mayEnd reports whether the session can have ended by zxid although no client closed it.
 func (c *checker) mayEnd(id, zxid int64) bool {
 	s := c.session(id)
 	return !s.ended && s.closed == 0 && s.alive < zxid
 }
 
-// tell fires an event. If no client saw the event's zxid, no connection received the event. A client that set
-// a one-shot watch saw the node before the change, so it missed the event. A lasting watch needs no read of
-// the node, so it may be younger than the change.
+// tell() fires an event. If m.exact is false, no client saw the zxid of the change, so no connection received
+// the event. A client with a one-shot watch has missed the event, because it saw the node before the change,
+// when it set the watch. A client with a lasting watch may have set it after the change, because that needs
+// no read of the node.
 func (c *checker) tell(typ jute.EventType, path string, m moment) {
 	if !c.within(path) || m.silent {
 		return

@@ -128,7 +128,7 @@ func (c *checker) vanish(n *node, zxid int64) bool {
 		}
 	}
 	if c.model.nodes[n.path] != n {
-		return true // it ended with the session of a child
+		return true // the end of a child's session has removed this node, too
 	}
 	var claims []claim
 	for _, l := range c.loose.deletes[n.path] {
@@ -291,8 +291,8 @@ func (c *checker) resolveLists(f *facts, m moment) {
 	}
 }
 
-// endSession deletes the session's ephemerals, including those that no client saw it create
-// and f shows to have gone.
+// endSession deletes the session's ephemerals. f may show that further nodes have gone that no client saw the
+// session create: endSession deletes these, too.
 func (c *checker) endSession(id int64, f *facts, m moment) {
 	if f != nil {
 		for _, path := range sorted(f.deleted) {

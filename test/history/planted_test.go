@@ -25,7 +25,7 @@ func (h *hist) attach(conn int, session int64, fresh bool, last int64) {
 		h.now + 1}})
 }
 
-// do adds a request that was answered.
+// do() adds a request that was answered.
 func (h *hist) do(conn int, zxid int64, o Op) *Op {
 	h.now += 10
 	h.seq++
@@ -38,7 +38,7 @@ func (h *hist) do(conn int, zxid int64, o Op) *Op {
 	return &o
 }
 
-// lost adds a request whose answer never came.
+// lost() adds a request whose answer never came.
 func (h *hist) lost(conn int, o Op) {
 	p := h.do(conn, 0, o)
 	p.Unknown, p.End = true, 0
@@ -107,7 +107,7 @@ func withStat(o Op, st jute.Stat) Op {
 	return o
 }
 
-// pick returns bug if the bug is planted, and otherwise right.
+// pick returns `bug` if the bug is planted, and `right` otherwise.
 func pick[T any](wrong bool, bug, right T) T {
 	if wrong {
 		return bug
@@ -309,7 +309,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		}},
 		{"node in the place of an expired session's", []string{"G12"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/e", 1))
-			if !bug { // without the bug no client can have made another
+			if !bug { // this write may have made another node in the place of the first
 				h.lost(3, create("/e", 0))
 			}
 			h.records = append(h.records, Record{Expired: &Expired{1, h.now + 5}})

@@ -12,7 +12,7 @@ import (
 type item struct {
 	zxid  int64
 	phase int // order within a zxid: changes, reads of the state, connections that end
-	at    int // record; connection in the last phase
+	at    int // index of a record; in the last phase: number of a connection
 }
 
 const (
@@ -68,7 +68,7 @@ func (c *checker) replay() {
 	}
 }
 
-// write applies an acknowledged write.
+// write() applies an acknowledged write.
 func (c *checker) write(record int) {
 	o := c.records[record].Op
 	m := moment{zxid: o.Zxid, exact: true}
@@ -155,8 +155,8 @@ func (c *checker) catchUpVersion(n *node, version int32, zxid int64, record int)
 	c.fail("G6", record, "%s: version %d was accepted, must be %d", n.path, version, n.version)
 }
 
-// reborn reports whether an unanswered write, or the end of a session, followed by another
-// such write, may have replaced the node by one that no client has seen yet.
+// reborn reports whether the node may have been replaced by one that no client has seen yet: an unanswered
+// write or the end of a session deleted it, and an unanswered write made it again.
 func (c *checker) reborn(n *node, zxid int64) bool {
 	gone := possible(c.loose.deletes[n.path], n.seenState, zxid) || c.mayGo(n, zxid)
 	return gone && possible(c.loose.creates[n.path], n.seenState, zxid)
@@ -205,7 +205,7 @@ func (c *checker) checkSequence(p *node, s *Step, path string, m moment, record 
 	p.seenMade = max(p.seenMade, n)
 }
 
-// look checks a read, a refused write or a change of watches.
+// look() checks a read, a refused write or a change of watches.
 func (c *checker) look(record int) {
 	o := c.records[record].Op
 	switch o.Op {
@@ -291,7 +291,8 @@ func (c *checker) compareChildren(n *node, o *Op, record int) {
 			lacking = append(lacking, path)
 		}
 	}
-	// Missing children first: if a session has ended, a listed node of that session is another node.
+	// Children that are not listed come first: they may show that a session has ended. If they do, a listed node
+	// of that session is another node.
 	slices.Sort(lacking)
 	for _, path := range lacking {
 		c.missing(path, o.Zxid, record, "it is not listed")

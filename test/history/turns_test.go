@@ -40,7 +40,7 @@ func (h *turns) draw(d Draw) {
 	h.records = append(h.records, Record{Draw: &d})
 }
 
-// draws grants a draw at each of these times, and then repeats the first.
+// draws() grants a draw at each of these times, and then repeats the first.
 func (h *turns) draws(at ...time.Duration) {
 	for n, a := range at {
 		h.draw(Draw{At: a, Secret: []string{"first", ""}[min(n, 1)]})

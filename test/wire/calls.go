@@ -121,8 +121,8 @@ func (c *Conn) Sync(path string) error {
 	return c.do(jute.OpSync, Path(path), func(d *jute.Decoder) { d.String() })
 }
 
-// Ping waits for a ping's reply. When it returns, Events holds every event of an earlier
-// change that this client learned of.
+// Ping waits for a ping's reply. When it returns, Events holds every event that the server sent before the
+// reply.
 func (c *Conn) Ping() error { return c.do(jute.OpPing, nil, nil) }
 
 // Auth adds an identity to the connection.

@@ -289,7 +289,7 @@ func (c *Conn) Call(op jute.OpCode, body []byte) (Frame, error) {
 	return f, nil
 }
 
-// Silent reports an error unless nothing at all arrives for d.
+// Silent waits for d. It returns an error if anything arrives, even the end of the connection.
 func (c *Conn) Silent(d time.Duration) error {
 	c.SetReadDeadline(time.Now().Add(d))
 	var b [1]byte

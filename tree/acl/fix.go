@@ -22,10 +22,10 @@ const (
 	MaxBytes   = 64 << 10
 )
 
-// Fix checks the ACL that a client with the identities ids gives to a node and returns the ACL to store:
-// without duplicates, and with "auth" replaced by the client's identities. nullID says that some id in it was
-// null. It answers INVALIDACL, or MARSHALLINGERROR for a null id on which ZooKeeper fails. The result may
-// share memory with the arguments.
+// Fix checks the ACL that a client with the identities `ids` gives to a node and returns the ACL to store:
+// without duplicates, and with "auth" replaced by the client's identities. `nullID` says that some id in the
+// ACL was null. Fix answers INVALIDACL, or MARSHALLINGERROR for a null id on which ZooKeeper fails. The
+// result may share memory with the arguments.
 func Fix(acl []jute.ACL, ids []jute.ID, nullID bool) ([]jute.ACL, jute.ErrCode) {
 	if len(acl) == 0 || len(acl) > MaxEntries {
 		return nil, jute.InvalidACL

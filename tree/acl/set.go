@@ -56,7 +56,7 @@ func parse(key string) *Set {
 	return a
 }
 
-// enter stores one entry for Grants, unless no client can match it.
+// enter() stores an entry for Grants if a client can match it.
 func (a *Set) enter(e *jute.ACL) {
 	switch e.Scheme {
 	case schemeWorld:

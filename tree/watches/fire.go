@@ -60,7 +60,7 @@ func (w *Table[W]) Deep(path uint32, f func(W)) {
 	}
 }
 
-// fire goes through one ring of a path.
+// fire() goes through one ring of a path.
 func (w *Table[W]) fire(first uint32, match modes, tell func(W)) {
 	if first == 0 {
 		return
@@ -77,7 +77,8 @@ func (w *Table[W]) fire(first uint32, match modes, tell func(W)) {
 			}
 			if left := rec.modes &^ (match & oneShot); left != rec.modes {
 				if left == 0 && w.paths.at(rec.path).status == pathIndexed {
-					// Remove it from big later: if all connections at the path are told, the whole index is removed at once.
+					// Remove it from `big` later: if all connections at the path are told, the whole index is removed at
+					// once.
 					w.gone = append(w.gone, rec.conn)
 				}
 				w.set(r, left)

@@ -76,7 +76,7 @@ type Table[W comparable] struct {
 
 	dead []uint32 // dropped connections whose records are not all removed
 	turn uint64   // counts the calls of Fire
-	gone []uint32 // connections that leave big after a path has fired
+	gone []uint32 // connections that leave `big` after a path has fired
 
 	data, child int // pairs of connection and path in each registry
 	dataConns   int // connections in the data registry
@@ -119,9 +119,9 @@ type watcher[W any] struct {
 	dead        bool   // dropped
 }
 
-// set changes the modes of record r. Only set moves records between rings and counts them. With no modes left
-// the record is removed. Its path or connection is removed too if this was its last record. The caller has
-// already removed the record from the map `big`.
+// set() changes the modes of record r. Only set() moves records between rings and counts them. With no modes
+// left the record is removed. Its path or connection is removed too if this was its last record. The caller
+// has already removed the record from the map `big`.
 func (w *Table[W]) set(r uint32, now modes) {
 	rec := w.records.at(r)
 	was := rec.modes
@@ -196,7 +196,7 @@ const (
 	ofConn
 )
 
-// link is a record's place in a ring: its neighbours, or itself.
+// link is a record's place in a ring: its neighbours, or the record itself if it is alone.
 type link struct{ prev, next uint32 }
 
 // join puts r at the end of the ring that begins at head.
@@ -319,8 +319,8 @@ func (w *Table[W]) Bytes() int64 {
 }
 
 // Scan calls f for the pairs in the data registry, path by path. It stops after the path at which it has
-// called f for max pairs, and returns where the next call must begin, or 0 at the end. The first call starts
-// from 0. Watches may come and go between calls: a pair that is there all the time is seen once.
+// called f for `max` pairs, and returns where the next call must begin, or 0 at the end. The first call
+// starts from 0. Watches may come and go between calls: a pair that is there all the time is seen once.
 func (w *Table[W]) Scan(from uint32, max int, f func(path string, conn W)) (next uint32) {
 	for p := from; p < w.paths.end(); p++ {
 		path := w.paths.peek(p)

@@ -160,7 +160,7 @@ func TestSweepsAreBounded(t *testing.T) {
 	checkWatches(t, w)
 }
 
-// Scan stops at the end of the path at which it has passed the number of pairs that was asked for.
+// Scan stops at the end of a path once it has passed the number of pairs that was asked for.
 func TestScanStopsInTime(t *testing.T) {
 	w := New[string]()
 	for i := range 10 {

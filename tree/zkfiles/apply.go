@@ -131,7 +131,7 @@ func (t *Tree) create(x *Txn, o *Op) error {
 	return t.put(o.Path, n)
 }
 
-// delete removes a node. A snapshot may already hold children of a later node with the same path. delete
+// delete() removes a node. A snapshot may already hold children of a later node with the same path. delete()
 // removes them too; the log creates them again.
 func (t *Tree) delete(path string, zxid int64) error {
 	t.Nodes.Remove(path, func(path string, n *tree.Info) {

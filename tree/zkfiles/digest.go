@@ -34,8 +34,8 @@ func digest(path string, n *tree.Info) uint64 {
 	return uint64(crc32.Update(sum, crc32.IEEETable, b))
 }
 
-// odd is 1 for a path that is not ASCII. ZooKeeper computes the digest of a path in the character set of its
-// Java, so the digest of such a path cannot be known.
+// odd() is 1 for a path that is not ASCII. ZooKeeper computes the digest of a path in the character set of
+// its Java, so the digest of such a path cannot be known.
 func odd(path string) int {
 	if strings.ContainsFunc(path, func(r rune) bool { return r >= 0x80 }) {
 		return 1

@@ -53,7 +53,7 @@ func checkHeader(s *stream, magic string) (dbID int64, err error) {
 	return dbID, nil
 }
 
-// torn turns an unexpected end of the file into ErrTorn.
+// torn() turns an unexpected end of the file into ErrTorn.
 func torn(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrTorn

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// replace records the mode and the node of the hold after an upgrade or a downgrade. If token is 0, the token
-// stays.
+// replace records the mode and the node of the hold after an upgrade or a downgrade. If `token` is 0, the
+// hold keeps its token.
 func (h *Hold) replace(mode fence.Mode, token fence.Token, unmark []zk.Op, path string) {
 	h.mu.Lock()
 	h.nodes, h.mode, h.unmark = []Node{{Path: path}}, mode, unmark
@@ -196,8 +196,8 @@ func (h *Hold) Mode() fence.Mode { return h.modeNow() }
 // Nodes returns the nodes that stand for the hold.
 func (h *Hold) Nodes() []Node { return h.nodesNow() }
 
-// NodeIsGone ends the hold, because a node that stood for it is gone, unless a change has replaced that node.
-// It returns why the hold is over.
+// NodeIsGone says that a node of the hold is gone. It ends the hold, unless a change has replaced that node,
+// and returns why the hold is over.
 func (h *Hold) NodeIsGone(ctx context.Context, n Node) error {
 	h.nodeGone(ctx, n)
 	return h.overErr()

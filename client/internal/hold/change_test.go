@@ -80,7 +80,7 @@ func TestUnlocksOfNestedLeasesAtOnce(t *testing.T) {
 			return session.Node{}
 		}
 		inner := must.Get(h.addLease(outer.Context(), fence.Shared))(t)
-		must.That(t, h.beginChange(), "a change does not begin") // delays both
+		must.That(t, h.beginChange(), "a change does not begin") // delays both unlocks
 		first := make(chan error, 1)
 		go func() { first <- outer.Unlock(t.Context()) }()
 		synctest.Wait()

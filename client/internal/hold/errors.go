@@ -98,14 +98,14 @@ func PublicErr(ctx context.Context, err error) error {
 	return err
 }
 
-// callError is the error of a call with its text replaced.
+// callError is the error of a call, with another text.
 type callError struct {
 	error
 	text string
 }
 
-// ErrorAt returns the error of a call about path. Its text begins with the prefix of package client,
-// names the path, and has the prefix of each package once.
+// ErrorAt returns `err` as the error of a call about `path`. The text begins with the prefix of package
+// client, contains the path, and repeats no prefix.
 func ErrorAt(path string, err error) error {
 	if err == nil {
 		return nil

@@ -26,13 +26,13 @@ func withoutServer() (*Shared, *session.Epoch) {
 
 func lossItself(l Loss) error { return l }
 
-// granted() describes a grant of a node in a lock at path.
+// granted() describes a grant of a node in a lock at `path`.
 func granted(e *session.Epoch, path string, mode fence.Mode, left *atomic.Int32) *Grant {
 	return &Grant{Epoch: e, Path: path, Nodes: []Node{{Path: path + "/n"}}, Mode: mode, Token: 5,
 		Asked: time.Now(), Leave: func() { left.Add(1) }}
 }
 
-// heldWith grants a hold in a session of a day, on a client that never reaches a server. The counter left
+// heldWith grants a hold in a session of a day, on a client that never reaches a server. The counter `left`
 // says how often the hold has passed its turn on, which happens when its nodes end.
 func heldWith(t *testing.T, limits Limits) (h *Hold, l *Lease, left *atomic.Int32) {
 	s, e := unreachable(t)

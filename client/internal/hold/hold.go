@@ -127,7 +127,7 @@ func (h *Hold) enter(ctx context.Context) (*Lease, error) {
 	}
 	l, err := h.addLease(ctx, h.mode)
 	if err != nil {
-		return nil, zk.ErrSessionExpired // lost at this moment
+		return nil, zk.ErrSessionExpired // the hold was lost at this moment
 	}
 	return l, nil
 }

@@ -116,8 +116,8 @@ func TestNodesStayForTheGrace(t *testing.T) {
 	}
 }
 
-// A lease ends for its user at the limit and at the deadline, even if no timer fires. It says when that will
-// be.
+// A lease ends for its user at the limit and at the deadline, even if no timer fires. Until returns that
+// time.
 func TestLeaseEndsByTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -272,8 +272,7 @@ func TestGraceOfALimit(t *testing.T) {
 	must.Equal(t, earlier(late, early), early, "the earlier of a late and an early time")
 }
 
-// An answer may show that the session has ended before the client hears of that end. This is the loss of the
-// lease too.
+// The answer to a request may be the first sign that the session has ended. Then the lease is lost, too.
 func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -61,7 +61,7 @@ func (h *Hold) watchLimit() {
 	h.timers = append(h.timers, t)
 }
 
-// wish delivers a request to give the lock back. It returns false if there was a request before, or if the
+// wish() delivers a request to give the lock back. It returns false if there was a request before, or if the
 // hold is over.
 func (h *Hold) wish(r recipe.Revocation) bool {
 	h.mu.Lock()

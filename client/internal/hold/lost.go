@@ -94,7 +94,7 @@ func (h *Hold) monitor(ctx context.Context, n Node, w *zk.Watch) {
 	}
 }
 
-// lookAt reads and watches a node of the hold. A node that the session may not see is not lost.
+// lookAt reads and watches a node of the hold. A node that the session may not see counts as still there.
 func (h *Hold) lookAt(ctx context.Context, n Node) (s session.Seen, gone bool, err error) {
 	s, err = h.g.Epoch.See(ctx, n.Path, false)
 	switch {

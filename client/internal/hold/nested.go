@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// heldBy returns the hold of path to which a lease of ctx belongs. Permits do not exclude each other, so a
+// heldBy returns the hold of `path` to which a lease of ctx belongs. Permits do not exclude each other, so a
 // context with a permit does not hold the path.
 func (s *Shared) heldBy(ctx context.Context, path string) *Hold {
 	for outer := leaseIn(ctx); outer != nil; outer = outer.outer {
@@ -50,8 +50,8 @@ func (s *Shared) Nested(ctx context.Context, path string, mode fence.Mode, reent
 	}
 }
 
-// Alone returns an error if the context, or its task, holds the path, so that a set with the path would wait
-// for itself.
+// Alone returns an error if the context, or its task, holds the path, so that a call for a set with this path
+// would wait for itself.
 func (s *Shared) Alone(ctx context.Context, path string, mode fence.Mode) error {
 	if s.heldBy(ctx, path) != nil {
 		return selfDeadlock(path, "a set cannot be nested")
@@ -84,8 +84,8 @@ func TaskOf(ctx context.Context) string {
 	return rand.Text()
 }
 
-// named keeps the leases of each task by the task's name. A goroutine that locks a second time without the
-// lease's context would wait for itself. The name of its task reveals that.
+// named finds the leases of a task by the task's name. A goroutine that locks a second time without the
+// lease's context would wait for itself. The name of its task shows that it already holds the lock.
 type named struct {
 	mu sync.Mutex            // nothing else is locked while it is held
 	m  map[taskPath][]*Lease // active leases
@@ -120,7 +120,8 @@ func (n *named) remove(l *Lease) {
 	n.m[k] = left
 }
 
-// check returns an error if the task of ctx holds path, so that a lock in mode would wait for itself.
+// check() returns an error if the task of ctx holds `path`, so that a call for the lock in `mode` would wait
+// for itself.
 func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
 	task := TaskIn(ctx)
 	if task == "" || mode == fence.Permit {

@@ -39,7 +39,8 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 		return l.cause.err
 	}
 	if len(h.leases) > 0 {
-		// The contexts of the other leases may be children of this lease's context.
+		// The contexts of the other leases may be children of this lease's context, so this context ends only
+		// with the hold.
 		h.unlocked = append(h.unlocked, l)
 		down := h.g.AsReader != nil && h.mode == fence.Exclusive && l.mode == fence.Exclusive && !h.writes(nil)
 		h.mu.Unlock()
@@ -77,7 +78,7 @@ func (h *Hold) abandon() {
 	h.g.Leave()
 }
 
-// discard gives the nodes to the reaper. If unmark is given, the reaper also takes back the mark of a lock
+// discard gives the nodes to the reaper. If `unmark` is given, the reaper also takes back the mark of a lock
 // delay. The channel closes when the nodes are gone.
 func (h *Hold) discard(unmark []zk.Op) <-chan struct{} {
 	if h.g.Parts == nil {
@@ -91,7 +92,7 @@ func (h *Hold) discard(unmark []zk.Op) <-chan struct{} {
 	return gone
 }
 
-// release gives the lock back. If ctx ends, or early is set, the release continues in the background. The
+// release() gives the lock back. If ctx ends, or `early` is set, the release continues in the background. The
 // hold was valid when its release began, so the work did not overlap with another holder's.
 func (h *Hold) release(ctx context.Context, early bool) error {
 	h.g.Epoch.Remove(h)
@@ -130,8 +131,8 @@ func (h *Hold) release(ctx context.Context, early bool) error {
 }
 
 // giveBack sends one request that removes all nodes and takes back the mark of a lock delay. It gives the
-// local turn to the next contender before the answer. The channel closes when the answer has arrived. For a
-// set the channel is nil, because answer() gives the locks of the set back.
+// local turn to the next contender before the answer arrives. The channel closes when the answer has arrived.
+// For a set the channel is nil, because answer() gives the locks of the set back.
 func (h *Hold) giveBack(early bool) (answered <-chan struct{}, answer func(context.Context) error) {
 	defer h.endLife()
 	if h.g.Parts != nil {

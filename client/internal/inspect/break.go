@@ -12,10 +12,11 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Break returns a function that deletes the node at target if its czxid is token and allow agrees. The
-// function is safe to repeat. If a node without a number is removed and made again at the same path, it has
-// the same version as before. So the transaction also makes and removes a sequential node beside it. The
-// number of this sequential node shows whether any node was made in the directory since the function looked.
+// Break returns a function that deletes the node at `target` if its czxid is `token` and allow() returns no
+// error. The function is safe to repeat. If a node without a number is removed and made again at the same
+// path, it has the same version as before. So the transaction also makes and removes a sequential node beside
+// it. The number of this sequential node shows whether any node was made in the directory since the function
+// looked.
 func Break(
 	ctx context.Context, target string, token fence.Token, allow func(zk.Node) error,
 ) func(*session.Epoch) error {
@@ -70,7 +71,7 @@ func Break(
 	}
 }
 
-// erasePlace removes the queue node that a writer under a policy keeps while its hold node is at path. A
+// erasePlace removes the queue node that a writer under a policy keeps while its hold node is at `path`. A
 // holder that hangs does not remove it itself.
 func erasePlace(ctx context.Context, e *session.Epoch, path string) error {
 	hold, _ := recipe.ParsePolicyNode(recipe.Base(path))

@@ -31,7 +31,8 @@ func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, er
 		return nil, err
 	}
 	in := &inspection{e: e, ctx: ctx, path: path, data: string(own.Data)}
-	// Each creation and each removal of a child adds one to cversion.
+	// Each creation and each removal of a child adds one to cversion, so this sum is twice the number of
+	// creations.
 	in.next = (list.Stat.Cversion + list.Stat.NumChildren) / 2
 	if own.Stat.EphemeralOwner != 0 { // the node is the lock
 		return in.queue(&turns.Dir{Path: recipe.Parent(path),
@@ -82,7 +83,7 @@ type inspection struct {
 	others []string
 }
 
-// queue builds the description of the lock from the nodes read.
+// queue() builds the description of the lock from the nodes read.
 func (in *inspection) queue(dirs ...*turns.Dir) *recipe.Queue {
 	free := recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []recipe.Layout{recipe.LayoutCurator},
 		Next: in.next}
@@ -118,7 +119,7 @@ func (in *inspection) queue(dirs ...*turns.Dir) *recipe.Queue {
 	return q
 }
 
-// list reads the contenders of a directory. The directory may be missing.
+// list() reads the contenders of a directory. The directory may be missing.
 func (in *inspection) list(d *turns.Dir) error {
 	names, err := in.e.Children(in.ctx, d.Path)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -169,7 +170,7 @@ func (in *inspection) read(d *turns.Dir, names []string) error {
 	return nil
 }
 
-// node reads one contender.
+// node() reads one contender.
 func (in *inspection) node(dir, name string) (recipe.Node, error) {
 	path := recipe.Join(dir, name)
 	n, err := in.e.Conn().Get(in.ctx, path)
@@ -196,8 +197,8 @@ func nodeOf(name string, n zk.Node, hidden bool) recipe.Node {
 	}
 }
 
-// Walk calls f for every directory at or below path that looks like a lock. If passed is not nil, Walk calls
-// passed() for every directory that it skips because the client may not read it.
+// Walk calls f for every directory at or below `path` that looks like a lock. If `passed` is not nil, Walk
+// calls passed() for every directory that it skips because the client may not read it.
 func Walk(
 	ctx context.Context, e *session.Epoch, path string, depth int, passed func(path string),
 	f func(*recipe.Queue) error,

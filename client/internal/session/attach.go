@@ -65,7 +65,7 @@ func (k *Keeper) detach() {
 	k.update(func() { k.attached = false })
 }
 
-// expired ends the epoch of a session that is over, and begins the next session.
+// expired() ends the epoch of a session that is over, and begins the next session.
 func (k *Keeper) expired(e *Epoch) {
 	err := k.Conn().Err()
 	k.opt.Log.Info("session over", "session", recipe.Session(e.sid), "err", err)

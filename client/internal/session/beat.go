@@ -99,7 +99,7 @@ func (k *Keeper) answered(p *pulse, a answer) {
 	a.e.confirm(a.sent)
 }
 
-// Heartbeat is the time between two heartbeats of a session of timeout t.
+// Heartbeat is the time between two heartbeats of a session with timeout t.
 func Heartbeat(t time.Duration) time.Duration { return t / 5 }
 
 // quiet() returns the time since the session's last confirmation, and the time after which a heartbeat is

@@ -24,7 +24,7 @@ func (e *Epoch) relist(ctx context.Context, dir string) ([]string, error) {
 	return e.Children(ctx, dir)
 }
 
-// List lists the children of a node. If watch is set, it watches the list for a change.
+// List lists the children of a node. If `watch` is set, it watches the list for a change.
 func (e *Epoch) List(ctx context.Context, path string, watch bool) ([]string, *zk.Watch, error) {
 	if !watch {
 		names, err := e.Children(ctx, path)
@@ -88,8 +88,8 @@ func (e *Epoch) See(ctx context.Context, path string, watchDir bool) (s Seen, er
 	return s, err
 }
 
-// Update replaces a node's data with the result of f. It starts over if another client has changed the data
-// in between, or if the outcome is unknown. If f returns nil, Update leaves the data unchanged.
+// Update replaces a node's data with the result of f. It starts over if another client changes the data
+// before the write, or if the outcome is unknown. If f returns nil, Update leaves the data unchanged.
 func (e *Epoch) Update(ctx context.Context, path string, f func(data []byte) ([]byte, error)) error {
 	return Again(ctx, func() error {
 		have, err := e.conn.Get(ctx, path)

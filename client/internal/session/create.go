@@ -17,7 +17,7 @@ type Node struct {
 	zk.Create
 	Lasting bool // the directory must stay even when it is empty
 
-	// If Create makes several nodes, it uses the fields below only of the first one.
+	// If Create makes several nodes, the fields below count only in the first one.
 	Also []zk.Op // further operations of the same transaction; if there are any, a missing directory is an error
 	List bool    // list the directory in the same flight of requests
 }
@@ -35,7 +35,7 @@ func (n Node) in(names []string) (found []string) {
 	return found
 }
 
-// Made is a node that the server has created. The node existed when the client learned of its creation.
+// Made is a node that the server has created. It existed at that time, and may be gone now.
 type Made struct {
 	Path, Name string // Name is the last part of Path
 	Stat       zk.Stat
@@ -105,7 +105,7 @@ type creation struct {
 	list  *zk.Reply[zk.Names] // nil: the list was not requested
 }
 
-// ask sends a request to create nodes.
+// ask() sends a request to create nodes.
 func (e *Epoch) ask(nodes []Node) creation {
 	first, p := nodes[0], e.conn.Pipe()
 	r := creation{nodes: nodes, sent: e.k.Now()}
@@ -144,7 +144,7 @@ func Ask(p *zk.Pipe, ops ...zk.Op) (<-chan struct{}, func(context.Context) ([]zk
 	return r.Done(), r.Wait
 }
 
-// answer waits for the answer to the request.
+// answer() waits for the answer to the request.
 func (r creation) answer(ctx context.Context, e *Epoch) ([]Made, *zk.Names, error) {
 	res, err := r.wait(ctx)
 	if err != nil {
@@ -198,7 +198,7 @@ func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, erro
 }
 
 // divided returns an error if a server with --one-layout has refused nodes because contenders of another kind
-// exist. Otherwise it returns refusal.
+// exist. Otherwise it returns `refusal`.
 func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error {
 	for _, n := range nodes {
 		names, err := e.Children(ctx, n.Dir())
@@ -285,7 +285,7 @@ func (e *Epoch) Ensure(ctx context.Context, dir string, lasting bool, acl []zk.A
 	}
 }
 
-// room waits until the client may add nodes to a directory.
+// room() waits until the client may add nodes to a directory.
 func (e *Epoch) room(ctx context.Context, dir string) error {
 	for wait := e.k.crowd.room(dir); wait != nil; wait = e.k.crowd.room(dir) {
 		if err := e.Rest(ctx, nil, wait); err != nil {

@@ -140,7 +140,7 @@ func TestNodeIsKnownByItsName(t *testing.T) {
 	}
 }
 
-// At most half of the calls in a directory, and at least one, may leave nodes behind.
+// Half of the calls in a directory may leave nodes behind, and one call may do so in any case.
 func TestCrowdLetsInAsMuchAsItMay(t *testing.T) {
 	var c crowd
 	expect.That(t, c.room("/d") == nil, "an empty directory is full")

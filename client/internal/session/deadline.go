@@ -43,7 +43,8 @@ func (o *Options) checkTimeout(granted time.Duration) error {
 		recipe.ErrInvalid, granted, by, o.marginFor(granted), need, least)
 }
 
-// Margin returns how long before its possible end a session with timeout t counts as ended.
+// Margin returns the safety margin for a session with timeout t: the session counts as ended that long before
+// its possible end.
 func (k *Keeper) Margin(t time.Duration) time.Duration { return k.opt.marginFor(t) }
 
 // left() returns the time until the deadline. The caller holds e.mu.

@@ -235,8 +235,8 @@ func TestSessionThatIsTooShortFails(t *testing.T) {
 	expect.Has(t, err.Error(), "too short")
 }
 
-// A session timeout must leave room for two heartbeats before the deadline. The refusal names a timeout that
-// does.
+// A session timeout must leave room for two heartbeats before the deadline. The error of a shorter timeout
+// names one that is long enough.
 func TestShortTimeoutsAreRefused(t *testing.T) {
 	for _, x := range []struct {
 		asked, granted, margin time.Duration

@@ -35,8 +35,8 @@ type Options struct {
 	LeftBehind func(nodes int)      // called with the number of nodes left behind
 }
 
-// Keeper keeps one session after another. Fields that no lock guards do not change after the first goroutine
-// of the keeper has started.
+// Keeper keeps one session after another. Fields that no lock guards keep their values once the first
+// goroutine of the keeper has started.
 type Keeper struct {
 	opt      Options
 	address  string // addresses of the servers, as given to New
@@ -45,8 +45,8 @@ type Keeper struct {
 	troubles troubles
 	count    counters
 
-	// Close ends these contexts with zk.ErrClosed: calls at once, cleaning before it ends the session, and life
-	// after that.
+	// Close ends these contexts with zk.ErrClosed: `calls` at once, `cleaning` before it ends the session,
+	// and `life` after that.
 	calls, cleaning, life          context.Context
 	endCalls, endCleaning, endLife context.CancelCauseFunc
 
@@ -81,8 +81,8 @@ func New(servers string, o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Detached runs f in a goroutine. No caller's context bounds f: it may run until the client begins to close
-// the session. Before that, the client waits for f to end.
+// Detached runs f in a goroutine. No caller's context bounds f: the context of f ends when the client begins
+// to close the session. The keeper is closed only after f has returned.
 func (k *Keeper) Detached(f func(ctx context.Context)) {
 	k.work.add(1)
 	go func() {

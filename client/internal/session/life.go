@@ -28,7 +28,7 @@ func (k *Keeper) Greet(ctx context.Context) error {
 		return nil
 	}
 	trouble := k.Conn().Trouble()
-	k.shutdown() // no node can have been left behind yet
+	k.shutdown() // no lock was taken yet, so there are no nodes to remove: close at once
 	if cause := context.Cause(ctx); errors.Is(cause, zk.ErrAuthFailed) {
 		return cause
 	}
@@ -54,9 +54,9 @@ func (k *Keeper) untilUsable(ctx context.Context) error {
 }
 
 // Close ends the calls and the objects that depend on the session. It removes abandoned nodes until ctx ends,
-// or until the session ends by this client's clock. Then it closes the session, which removes the remaining
-// nodes. It returns the error of ctx if ctx ended before all abandoned nodes were removed; the keeper is
-// closed in any case.
+// or until the session is over according to this client's clock. Then it closes the session, which removes
+// the remaining nodes. It returns the error of ctx if ctx ended before all abandoned nodes were removed; the
+// keeper is closed in any case.
 func (k *Keeper) Close(ctx context.Context) error {
 	first, e := k.beginDraining()
 	if !first {

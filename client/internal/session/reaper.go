@@ -61,8 +61,8 @@ func (e *Epoch) deleteEach(ctx context.Context, paths ...string) error {
 	return failed
 }
 
-// ReapFunc repeats f, which removes a node in each of dirs, until f succeeds, the server refuses,
-// or the session is over.
+// ReapFunc repeats f, which removes a node in each of `dirs`, until f succeeds, the server refuses, or the
+// session is over.
 func (e *Epoch) ReapFunc(dirs []string, f func(ctx context.Context) error) <-chan struct{} {
 	if e.Ended() {
 		done := make(chan struct{})
@@ -108,8 +108,8 @@ func (k *Keeper) Enter(dirs ...string) { k.crowd.enter(dirs...) }
 // Leave undoes what Enter did.
 func (k *Keeper) Leave(dirs ...string) { k.crowd.leave(dirs...) }
 
-// LeaveBehind runs f, which removes a node in each of dirs, in the background. Until f returns, the
-// nodes count as abandoned, and Close waits for them; then the channel closes.
+// LeaveBehind runs f, which removes a node in each of `dirs`, in the background. The channel closes when f
+// has returned. Until then the nodes count as abandoned, and Close waits for them.
 func (k *Keeper) LeaveBehind(dirs []string, f func(ctx context.Context)) <-chan struct{} {
 	done := make(chan struct{})
 	k.crowd.abandon(dirs...)
@@ -177,8 +177,7 @@ func (c *crowd) enter(dirs ...string) { c.change(dirs, 1, 0) }
 
 func (c *crowd) leave(dirs ...string) { c.change(dirs, -1, 0) }
 
-// room returns nil if there is room in dir, and otherwise a channel that closes when there may be
-// room.
+// room() returns nil if there is room in dir, and otherwise a channel that closes when there may be room.
 func (c *crowd) room(dir string) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 
 // The functions of this file are only for tests of packages that keep something in a session.
 
-// Stub returns a keeper with a session that began now and that no server knows. It removes nodes through
-// conn; if conn is nil, it never removes nodes.
+// Stub returns a keeper with a session that began now and that no server knows. The keeper removes nodes
+// through conn; if conn is nil, it never removes nodes.
 func Stub(o Options, id int64, timeout time.Duration, conn *zk.Conn) (*Keeper, *Epoch) {
 	k, err := New("none", o)
 	if err != nil {

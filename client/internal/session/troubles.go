@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// troubles logs why there is no connection. If no server can be used, it logs that at once; if some servers
-// cannot be used and the others do not answer, it logs that after a moment. It logs each reason once, and
-// again only after there was a connection.
+// troubles logs why there is no connection. If no server can be used, it logs the reasons at once. If some
+// servers cannot be used and the others do not answer, it logs the reasons after a moment. It logs each
+// reason once, and again only after there was a connection.
 type troubles struct {
 	k *Keeper
 

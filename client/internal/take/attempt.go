@@ -29,8 +29,8 @@ type Client struct {
 	localQueues localQueues
 }
 
-// New returns the parts that the calls of a client share. The nodes of these calls store owner.
-// cause() makes the error with which the program learns of the loss of a lock.
+// New returns the parts that the calls of a client share. The nodes of these calls store `owner`. cause()
+// makes the error with which the program learns of the loss of a lock.
 func New(k *session.Keeper, owner recipe.Owner, cause func(hold.Loss) error) *Client {
 	return &Client{Shared: hold.Shared{Keeper: k, Cause: cause}, owner: owner,
 		localQueues: localQueues{m: map[localKey][]chan struct{}{}}}
@@ -90,7 +90,7 @@ type attempt struct {
 	dirs    []string // all directories in which the attempt makes nodes; nil: only dir
 }
 
-// data returns the content of the attempt's node. The content of a candidate's node is the value. The owner
+// data() returns the content of the attempt's node. The content of a candidate's node is the value. The owner
 // record follows the value only if the candidate has a named task, which may hold other locks, or if the
 // value alone would look like a record. Otherwise, programs that read the whole content, such as programs
 // with Curator's recipes, see only the value.
@@ -138,12 +138,12 @@ func newNodeID(sid int64) recipe.ID {
 	return recipe.NewID(sid, binary.BigEndian.Uint64(r[:]))
 }
 
-// queued reports that the attempt has its place in the queue.
+// queued() reports that the attempt has its place in the queue.
 func (a *attempt) queued(n session.Made) {
 	a.tell(hold.Event{Kind: hold.EventQueued, Node: n.Path, Mode: a.Mode, Waited: time.Since(a.start)})
 }
 
-// requeueError says that the attempt has lost its place. The field why is ErrSessionExpired or
+// requeueError says that the attempt has lost its place. The field `why` is ErrSessionExpired or
 // ErrNodeRemoved.
 type requeueError struct{ why error }
 
@@ -239,8 +239,8 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *hold.Leas
 	return l, nil
 }
 
-// nested returns the lease that the attempt gets if its context already holds the path. Otherwise it returns
-// nil.
+// nested() returns the lease that the attempt gets if its context already holds the path. Otherwise it
+// returns nil.
 func (a *attempt) nested(ctx context.Context) (*hold.Lease, error) {
 	if a.Mode == fence.Permit || a.alone {
 		return nil, nil // a context may take more permits, or stand for election twice

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// delayRecord encodes the mark of a holder; an empty holder takes the mark back.
+// delayRecord encodes the mark of `holder`; an empty `holder` takes the mark back.
 func delayRecord(holder string) []byte { return recipe.Record{Holder: &holder}.Encode() }
 
 // lockDelay waits if the last holder went away without unlocking. A writer then marks the directory with its
@@ -38,7 +38,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 		if marked && *rec.Holder != own && !lives(names, *rec.Holder) {
 			left, err := w.delayLeft(ctx, &dir, rec)
 			switch {
-			case errors.Is(err, zk.ErrBadVersion): // another client wrote, or the first of two requests succeeded
+			case errors.Is(err, zk.ErrBadVersion): // another client wrote, or a reply to setMark was lost
 				continue
 			case err != nil:
 				return err
@@ -67,7 +67,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 			w.unmark = nil
 			continue
 		case !writes && errors.Is(err, zk.ErrNoAuth):
-			return nil // the reader has waited anyway
+			return nil // the reader may not remove the mark, but it has waited
 		}
 		return err
 	}
@@ -93,7 +93,7 @@ func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record)
 	return turns.DelayLeft(delay, dir.Stat.Mtime, w.Stat.Ctime, time.Since(w.born)), nil
 }
 
-// setMark writes the data of the directory at the version seen.
+// setMark writes the data of the directory if they still have the version in `dir`, and updates `dir`.
 func (w *waiter) setMark(ctx context.Context, dir *zk.Node, data []byte) error {
 	return session.Again(ctx, func() error {
 		st, err := w.e.Conn().Set(ctx, w.a.dir, data, dir.Stat.Version)
@@ -123,7 +123,7 @@ func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	case !w.dir.rec.Dead:
 		return true, w.dir.setDead(ctx)
 	case !w.queued:
-		return true, w.enqueue(ctx) // the server stamps the node, so the delay counts from the loss
+		return true, w.enqueue(ctx) // DelayLeft needs the time at which the server made the own node
 	}
 	left := turns.DelayLeft(w.a.Terms.LockDelay, w.dir.stamp, w.Stat.Ctime, time.Since(w.born))
 	switch {

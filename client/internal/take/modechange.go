@@ -38,7 +38,7 @@ func (a *attempt) upgrade(ctx context.Context, h *hold.Hold, try bool) error {
 	if err == nil || !u.closed || u.e.Ended() {
 		return err
 	}
-	// The read hold remains, and would keep the door closed.
+	// The read hold remains, so its mark would keep the door closed.
 	done := u.dir.reopen(u.mark())
 	if try {
 		session.AwaitGone(ctx, done)

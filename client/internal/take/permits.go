@@ -67,7 +67,7 @@ func (t semSight) undo() []zk.Op {
 	return []zk.Op{zk.SetData{Path: set.Path, Data: t.data, Version: set.Version + 1}}
 }
 
-// look reads the path. It returns an error if the path is used by another kind of lock or has another
+// look() reads the path. It returns an error if the path is used by another kind of lock or has another
 // program's data.
 func (s *Permits) look(ctx context.Context, e *session.Epoch) (semSight, error) {
 	p := e.Conn().Pipe()
@@ -125,8 +125,8 @@ func (s *Permits) sightOf(n zk.Node) (semSight, error) {
 	return semSight{limit: have}, nil
 }
 
-// parseLimit returns the limit that data, the content of the semaphore's node, contains. It returns 0 if data
-// contains no limit.
+// parseLimit returns the limit in `data`, the content of the semaphore's node. It returns 0 if there is no
+// limit in `data`.
 func (s *Permits) parseLimit(data []byte) (int, recipe.Record, error) {
 	if s.terms.Layout == recipe.LayoutKazoo {
 		if len(data) == 0 {

@@ -29,8 +29,8 @@ type permitting struct {
 }
 
 // grab makes the nodes of the permits, with free numbers. The same transaction contains the operations in
-// check, and stores the number of permits if none is stored. If grab returns neither nodes nor an error, the
-// contender looks again. A missing directory is an error.
+// `check`, and stores the number of permits if none is stored. If grab returns neither nodes nor an error,
+// the contender looks again. A missing directory is an error.
 func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]session.Made, error) {
 	if p.unstored {
 		p.sight.store = nil
@@ -131,8 +131,8 @@ func (p *permitHead) act(ctx context.Context, step turns.Step) (*hold.Grant, err
 
 // permitTry is a try without a place in the queue. The try makes the nodes of its permits, and
 // turns.TryPermits decides by the places of these nodes. If another contender is in the queue, the try
-// removes its nodes. If enough permits are free nevertheless, the other contender is about to get its
-// permits, and the try looks again.
+// removes the nodes that it made. If enough permits are free nevertheless, the other contender is about to
+// get its permits, and the try looks again.
 type permitTry struct {
 	permitting
 	before zk.Names // the queue, before the permits were made
@@ -205,7 +205,7 @@ func (t *permitTry) act(ctx context.Context, step turns.Step) (*hold.Grant, erro
 	return nil, nil
 }
 
-// queue lists the contenders that wait for permits.
+// queue() lists the contenders that wait for permits.
 func (s *Permits) queue(ctx context.Context, e *session.Epoch) (zk.Names, error) {
 	names, err := e.Conn().Names(ctx, s.d.lock)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -214,7 +214,7 @@ func (s *Permits) queue(ctx context.Context, e *session.Epoch) (zk.Names, error)
 	return names, err
 }
 
-// judge decides about the permits that a try made, and returns all permits. The queue is listed before the
+// judge() decides about the permits that a try made, and returns all permits. The queue is listed before the
 // permits.
 func (t *permitTry) judge(ctx context.Context, own []session.Made) (turns.PermitVerdict, []string, error) {
 	p := t.e.Conn().Pipe()
@@ -236,7 +236,7 @@ func (t *permitTry) judge(ctx context.Context, own []session.Made) (turns.Permit
 	return turns.TryPermits(t.sight.limit, all.List(), mine, after.Len(), quiet), all.List(), nil
 }
 
-// permits returns the nodes to create for permits with the numbers slots.
+// permits() returns the nodes to create for permits with the numbers in `slots`.
 func (s *Permits) permits(e *session.Epoch, a *attempt, slots []int) []session.Node {
 	nodes := make([]session.Node, len(slots))
 	for i := range nodes {

@@ -20,7 +20,8 @@ func (w *waiter) lookOwn(ctx context.Context) error {
 	return w.saw(s, err, since)
 }
 
-// saw records the result of a look at the own node. The argument `since` is the number of the connection.
+// saw records the result of a look at the own node. The argument `since` is the number of the connection that
+// was used.
 func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):

@@ -148,7 +148,8 @@ func TestE20SequenceWraps(t *testing.T) {
 	}
 }
 
-// A waiter farther from its turn reads its own node again later, but always within the session's timeout.
+// The farther a waiter is from its turn, the later it reads its own node, but always within the session's
+// timeout.
 func TestWhenAWaiterLooksAtItsOwnNode(t *testing.T) {
 	t.Parallel()
 	for ahead, want := range map[int]time.Duration{0: 100, 1: 100, 2: 120, 11: 300, 496: 10_000,

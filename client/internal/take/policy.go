@@ -84,7 +84,7 @@ func (w *policyWaiter) next(ctx context.Context) (turns.Step, error) {
 	return step, err
 }
 
-// look reads the record and then the list. It does not read the record again if it has just read it, or if
+// look() reads the record and then the list. It does not read the record again if it has just read it, or if
 // the record says that this attempt has closed the door. This is safe: the list is newer than the record in
 // any case, and if the record has changed, the server refuses the decision.
 func (w *policyWaiter) look(ctx context.Context) error {
@@ -98,7 +98,7 @@ func (w *policyWaiter) look(ctx context.Context) error {
 	return w.dir.list(ctx)
 }
 
-// mark returns the mark that closes the door for this attempt.
+// mark() returns the mark that closes the door for this attempt.
 func (w *policyWaiter) mark() recipe.Door {
 	if w.upgrades {
 		return recipe.Door{Owner: w.id, Kind: recipe.DoorUpgrade}
@@ -206,7 +206,7 @@ func (w *policyWaiter) holdNode(txn turns.GrantTxn) session.Node {
 	}}
 }
 
-// grant makes the hold node and returns the hold.
+// grant() makes the hold node and returns the hold.
 func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 	txn := turns.WriteGrant(w.id)
 	if w.reads() {
@@ -218,7 +218,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && w.queued:
 		return nil, w.displaced()
-	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode): // changed, or the directory is gone
+	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode): // record changed, or directory gone
 		w.dir.fresh = false
 		return nil, nil
 	case err != nil:
@@ -228,8 +228,8 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 	node, stat := n.Path, made[0].Stat
 	nodes := []hold.Node{{Path: node}}
 	if n.List {
-		// A contender for another kind of lock may have come while this reader had no node that the contender could
-		// see. The contender that makes its node later sees the node of the other one.
+		// A contender for another kind of lock may have come while this reader had no node that the contender
+		// could see. Whichever of the two makes its node later sees the other's node.
 		if err := aloneNow(ctx, w.e, w.a.dir, turns.UsePolicy, names); err != nil {
 			w.e.ReapMarked([]string{node}, w.dir.undo)
 			return nil, err

@@ -62,7 +62,7 @@ func (d *policyDir) read(ctx context.Context, cfg *Terms) error {
 	}
 }
 
-// list reads the nodes.
+// list() reads the nodes.
 func (d *policyDir) list(ctx context.Context) error {
 	names, err := d.e.Children(ctx, d.path)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -106,8 +106,8 @@ func (d *policyDir) setOps(rec recipe.Record) []zk.Op {
 	return ops
 }
 
-// claim returns the operations that make a transaction depend on the record seen. If there is no record yet,
-// they write it.
+// claim() returns the operations that make a transaction depend on the record seen. If there is no record
+// yet, they write it.
 func (d *policyDir) claim() []zk.Op {
 	if !d.unmade {
 		return []zk.Op{zk.Check{Path: d.path, Version: d.ver}}
@@ -124,8 +124,8 @@ func (d *policyDir) claimed() {
 	}
 }
 
-// set writes the record at the version seen. If the record has changed since then, or may have changed, set()
-// returns no error, but sets the field `fresh` to false.
+// set() writes the record at the version seen. If the record has changed since then, or may have changed,
+// set() returns no error, but sets the field `fresh` to false.
 func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	var st zk.Stat
 	var err error

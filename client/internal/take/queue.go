@@ -52,7 +52,7 @@ func (q queue) run(ctx context.Context, e *session.Epoch, a *attempt) (*hold.Gra
 	return nil, lostPlace(err)
 }
 
-// node describes the node of a new contender.
+// node() describes the node of a new contender.
 func (q queue) node(a *attempt, id recipe.ID) session.Node {
 	n := session.Node{Lasting: a.Terms.Lasting(), List: true}
 	path := recipe.Join(a.dir, recipe.NodeName(q.Layout, q.Kind, id, a.c.owner.Host))
@@ -89,7 +89,7 @@ type waiter struct {
 	e     *session.Epoch
 	a     *attempt
 	own   *zk.Watch // watches the own node; nil: no watch was set yet
-	since uint64    // the connection on which own was set
+	since uint64    // number of the connection on which `own` was set
 
 	q    queue
 	id   recipe.ID        // id of the own node
@@ -98,7 +98,7 @@ type waiter struct {
 	asked     session.Reading // the time before the client asked the server for the place
 	made      uint64          // the number of the connection at that time
 	waited    bool            // the contender had to wait for another one
-	late      bool            // the contender got the lock later than its place
+	late      bool            // the contender got the lock some time after its place
 	deathSeen time.Time       // lock delay: when a reader that may not write found the last holder dead
 	unmark    []zk.Op         // lock delay: operations that remove this contender's mark from the directory
 
@@ -180,8 +180,8 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error)
 			}
 			names = nil
 		default:
-			// If a contender came or went after the own node was made, another waiter may have seen that contender
-			// ahead of this one.
+			// If a contender came or went after the own node was made, another waiter may have seen that
+			// contender ahead of this one. So the hold counts from now on, not from the request.
 			w.late = w.late || names.Stat.Pzxid != w.Stat.Czxid
 			g, err := w.first(ctx, p, names)
 			if err == nil {
@@ -206,7 +206,7 @@ func inOrder(few []recipe.Contender) []string {
 }
 
 // awaitFew waits until the few contenders ahead are gone. None of them leaves another node in its place. The
-// result free says that the own node was certainly there all the time, so that no contender is ahead.
+// result `free` says that the own node was certainly there all the time, so that no contender is ahead.
 // Otherwise the waiter must list again.
 func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err error) {
 	for _, name := range slices.Backward(few) {
@@ -231,7 +231,7 @@ func (w *waiter) list(ctx context.Context) (zk.Names, error) {
 // longer, because its next list also shows whether its own node is there.
 const ownWatchEach = 20 * time.Millisecond
 
-// ownWatchIn returns how long a waiter waits before it watches its own node. The argument timeout is its
+// ownWatchIn returns how long a waiter waits before it watches its own node. The argument `timeout` is its
 // session's timeout, and `ahead` is the number of contenders ahead of the waiter.
 func ownWatchIn(timeout time.Duration, ahead int) time.Duration {
 	return max(hold.OwnWatch, min(hold.OwnWatch+time.Duration(ahead-1)*ownWatchEach, timeout))
@@ -243,7 +243,7 @@ type wakers struct {
 	fired <-chan struct{}
 }
 
-// await waits until the node at path may be gone, and reports whether the node was certainly deleted. The
+// await waits until the node at `path` may be gone, and reports whether the node was certainly deleted. The
 // argument `ahead` is the number of contenders up to that node. When the node's data or the connection
 // changes, await only sets the watch again.
 func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers) (gone bool, err error) {
@@ -314,7 +314,7 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s session.Seen, go
 	return s, false, err
 }
 
-// watchBoth watches a node and the own node with requests that it sends at once. If list is set, a request
+// watchBoth watches a node and the own node with requests that it sends at once. If `list` is set, a request
 // that lists the directory follows. The watch or the list is nil if the caller must ask for it separately.
 func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Watch, *zk.Names, error) {
 	since := w.c.Keeper.Connections()
@@ -344,8 +344,8 @@ func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Wat
 	return watch, nil, err
 }
 
-// first() makes the grant when no contender is ahead. The argument names is nil if the waiter did not need to
-// list again.
+// first() makes the grant when no contender is ahead. The argument `names` is nil if the waiter did not need
+// to list again.
 func (w *waiter) first(ctx context.Context, p turns.Place, names *zk.Names) (*hold.Grant, error) {
 	if err := alone(ctx, w.e, w.a.dir, turns.UseQueue, p.Others); err != nil {
 		return nil, err

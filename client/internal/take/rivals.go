@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// alone() returns an error if a client holds or awaits a lock of another kind on the path. The argument names
-// is the list of the path's children.
+// alone() returns an error if a client holds or awaits a lock of another kind on the path. The argument
+// `names` is the list of the path's children.
 func alone(ctx context.Context, e *session.Epoch, path string, own turns.Use, names []string) error {
 	var flight []string
 	for name, u := range own.Rivals(names) {
@@ -44,7 +44,7 @@ func anotherKind(path string) error {
 }
 
 // rivalsAtOnce is how many nodes noneLives looks at in one flight of requests. A directory may have thousands
-// of lasting nodes with such names, and a contender looks at them before each grant.
+// of lasting nodes that are named like contenders, and a contender looks at them before each grant.
 const rivalsAtOnce = 256
 
 // noneLives returns an error if one of the nodes belongs to a session. A lasting node is no contender.
@@ -70,8 +70,8 @@ func noneLives(ctx context.Context, e *session.Epoch, paths []string) error {
 	return nil
 }
 
-// aloneNow lists the path and calls alone(), for an attempt that may not have listed the path since it made
-// its node.
+// aloneNow calls alone() for an attempt that has made its node. The argument `listed` is a list of the path
+// from after that; if it is nil, aloneNow lists the path.
 func aloneNow(
 	ctx context.Context, e *session.Epoch, path string, own turns.Use, listed *zk.Names,
 ) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// Permits returns the semaphore at path. If the path stores no number of permits yet, the client stores wish
-// as that number. If wish is 0, the path must store a number already.
+// Permits returns the semaphore at path. If the path stores no number of permits yet, the client stores
+// `wish` as that number. If `wish` is 0, the path must store a number already.
 func (c *Client) Permits(path string, wish int, terms *Terms, tell func(hold.Event)) *Permits {
 	s := &Permits{c: c, path: path, terms: terms, tell: tell, d: semLayoutOf(terms.Layout, path)}
 	s.wish.Store(int64(wish))
@@ -43,9 +43,9 @@ func (s *Permits) Check(n int) error {
 	return nil
 }
 
-// compete takes the lock at the head of the queue, waits there for permits, and gives the lock back. Only the
-// head waits for permits, so a release wakes one contender. Before compete makes a node, it checks that the
-// path is free or belongs to a semaphore.
+// compete queues for the semaphore's internal lock. The holder of that lock is the head of the queue: it
+// waits for permits, and then gives the lock back. Only the head waits for permits, so a release wakes one
+// contender. Before compete makes a node, it checks that the path is free or belongs to a semaphore.
 func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n int) (*hold.Grant, error) {
 	if a.Try && s.terms.Layout == recipe.LayoutCurator {
 		g, err := contend(ctx, &permitTry{permitting: permitting{s: s, e: e, a: a, n: n}})
@@ -67,7 +67,7 @@ func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n i
 	if err != nil {
 		return nil, err
 	}
-	// For the lock at the head of the queue, only the options that describe its owner apply.
+	// For the internal lock, only the options that describe its owner apply.
 	head, cfg := *a, *a.Terms
 	cfg.LockDelay, cfg.MaxHold, cfg.Linger = 0, 0, false
 	head.leave, head.Terms, head.permits = func() {}, &cfg, true
@@ -76,11 +76,11 @@ func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n i
 		return nil, err
 	}
 	g, err := contend(ctx, newPermitHead(s, a, turn, n))
-	// The lock at the head is an internal step of the call, so the client's next request, especially a try,
-	// must not find it held.
+	// Send the release of the internal lock now, so that the client's next request, for example a try, does
+	// not find it held.
 	s.c.GiveBack(turn)
 	if err == nil {
-		a.leave() // the local queue is only for the lock at the head
+		a.leave() // the local queue is only for the internal lock
 	}
 	return g, lostPlace(err)
 }

@@ -196,7 +196,7 @@ func downgraded(dir string, list []item, i, writer int, w Watches) bool {
 	return known && !watching
 }
 
-// share adds a group to the holders, the waiters or the participants of the queue, after decide().
+// share() adds a group to the holders, the waiters or the participants of the queue, after decide().
 func share(q *recipe.Queue, list []item, kind recipe.Kind) {
 	if q.Waiters == nil && len(list) > 1 && kind != recipe.KindParty && kind != recipe.KindUnknown {
 		q.Waiters = make([]recipe.Entry, 0, len(list)-1)

@@ -28,15 +28,14 @@ const (
 	NoPart       Part = iota
 	QueuePart         // queue of the contenders that wait for permits
 	PermitsPart       // directory of the permits
-	PermitsAlone      // directory without a queue; it has permits if all its nodes have such names
+	PermitsAlone      // directory without a queue; it has permits if all its nodes are named like permits
 )
 
 // Watches says which sessions watch which paths.
 type Watches interface {
 	// Watching reports whether a session watches a path, and whether that is known.
 	Watching(session int64, path string) (watching, known bool)
-	// Watchers returns some of the sessions that watch the data or the
-	// children of path.
+	// Watchers returns at most `most` of the sessions that watch the data or the children of `path`.
 	Watchers(path string, most int) []int64
 }
 

@@ -42,7 +42,7 @@ const (
 	kEnded
 )
 
-// kClient is a contender. The bits of rivals are the rivals in its list that it has yet to look at.
+// kClient is a contender. The bits of `rivals` are the rivals in its list that it has yet to look at.
 type kClient struct {
 	phase   kPhase
 	rivals  uint8
@@ -84,7 +84,7 @@ func (x *kExplorer) name(i int) string {
 	}
 }
 
-// list returns the rivals of contender i that a list of the path shows.
+// list() returns the rivals of contender i that a list of the path shows.
 func (x *kExplorer) list(s *kState, i int) (rivals uint8) {
 	var names []string
 	for c := range x.uses {

@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// DecidePermits decides for a contender that wants n permits while used permits are taken: grant, or wait for
-// a release. The head of the queue calls it. A try calls it before it makes a node.
+// DecidePermits decides for a contender that wants `n` permits while `used` permits are taken: grant, or wait
+// for a release. The head of the queue calls it. A try calls it before it makes a node.
 func DecidePermits(limit, used, n int) (Do, error) {
 	switch {
 	case n > limit:
@@ -29,21 +29,22 @@ const (
 	PermitsTaken  // another permit has one of the numbers
 )
 
-// TryPermits decides about a try that has made its permits, own, without a place in the semaphore's queue.
-// After it made them, the try listed first the queue, which had queued contenders, and then the permits. The
-// argument quiet says that the queue has not changed since before the try made its permits.
+// TryPermits decides about a try that has made its permits, `own`, without a place in the semaphore's queue.
+// After that the try listed the queue, which had `queued` contenders, and then the permits. The argument
+// `quiet` says that the queue has not changed since before the try made its permits.
 //
 // The head of the queue may count the permits before it makes its own, as release 0.1.0 does. Then the head
 // may not see the permits of the try. So no try is granted while the queue has a contender. If a head left
-// the queue before the try listed it, that head has made its permits already, and the list shows them after
-// the try's permits. So the try counts all permits, unless the queue was quiet. In a quiet queue only other
-// tries compete, so the try counts only the permits up to its own last one: contenders whose places are all
-// within the limit cannot exceed it. Curator's head makes its permit first and then counts all permits, so
-// beside such a head the try is stricter than necessary.
+// the queue before the try listed the queue, that head has made its permits already, and the list shows them
+// after the try's permits. So the try counts all permits, unless the queue was quiet. In a quiet queue only
+// other tries compete. Then the try counts only the permits up to its own last one: tries whose permits are
+// all among the first `limit` ones cannot hold more than `limit` permits. Curator's head makes its permit
+// first and then counts all permits, so beside such a head the try is stricter than necessary.
 //
 // The same holds for the numbers of the permits. If two tries have the same number, the later try sees the
 // permit of the earlier one. A head takes any free number, so a try gives way to every permit with its
-// number. If the queue was quiet, all permits belong to tries, so the try gives way only to earlier permits.
+// number. If the queue was quiet, later permits belong to tries, which give way themselves, so the try gives
+// way only to earlier permits.
 func TryPermits(limit int, permits, own []string, queued int, quiet bool) PermitVerdict {
 	last, _, ok := recipe.ParseName(own[len(own)-1])
 	ahead, all, found, taken := 0, 0, 0, false

@@ -319,7 +319,7 @@ func (x *pExplorer) walk(s pState) error {
 	return nil
 }
 
-// troubles returns the states after each event that may happen at any time: a session ends, a place is
+// troubles() returns the states after each event that may happen at any time: a session ends, a place is
 // removed, or the number of permits changes.
 func (s *pState) troubles() (all []pState) {
 	for i, c := range s.who {

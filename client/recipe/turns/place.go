@@ -109,7 +109,7 @@ func Holders(queue []recipe.Contender) int {
 }
 
 // QueueOf returns the contenders among a directory's children, in order, and the names of the other children.
-// If rw is set, the queue is for reads and writes, not only for exclusive locks.
+// If `rw` is set, the queue is for reads and writes, not only for exclusive locks.
 func QueueOf(l recipe.Layout, names []string, rw bool) (
 	list []recipe.Contender, foreign []string, err error,
 ) {

@@ -77,7 +77,7 @@ func (v *PolicyView) find(id recipe.ID, kind recipe.PolicyRole) *recipe.PolicyNo
 	return v.last(func(n *recipe.PolicyNode) bool { return n.ID == id && n.Kind == kind })
 }
 
-// OtherHold returns a hold node with another id than id, write holds first.
+// OtherHold returns a hold node whose id is not `id`. It prefers a write hold.
 func (v *PolicyView) OtherHold(id recipe.ID) *recipe.PolicyNode {
 	w := v.last(func(n *recipe.PolicyNode) bool { return n.Kind == recipe.HoldWrite && n.ID != id })
 	if w != nil {
@@ -91,7 +91,7 @@ func (v *PolicyView) fair() bool {
 	return v.Policy == recipe.PolicyFair || v.Policy == recipe.PolicyReader && v.Overdue
 }
 
-// DecideRead decides for a reader; queued says whether it has a queue node.
+// DecideRead decides for a reader. The argument `queued` says whether it has a queue node.
 func DecideRead(v *PolicyView, id recipe.ID, queued bool) Step {
 	own := v.find(id, recipe.QueueRead)
 	if queued && own == nil {
@@ -170,15 +170,15 @@ func drain(v *PolicyView, id recipe.ID) Step {
 		return Step{Do: Grant}
 	case v.Policy == recipe.PolicyReader && !v.fair() && hold.Kind == recipe.HoldRead:
 		// Readers have precedence, and a reader got the lock after this writer's look and before it closed
-		// the door: wait for that reader.
+		// the door. So open the door again and wait for that reader.
 		return Step{Do: ReopenDoor}
 	default:
 		return waitOn(hold)
 	}
 }
 
-// DecideUpgrade decides for a reader that wants to become the writer, ahead of all waiters. It takes over the
-// claim of a queued writer that does not hold yet: that writer's own grant then fails at the version check.
+// DecideUpgrade decides for a reader that wants to become the writer, ahead of all waiters. It takes the door
+// over from a queued writer that does not hold yet: that writer's own grant then fails at the version check.
 func DecideUpgrade(v *PolicyView, id recipe.ID) Step {
 	if v.find(id, recipe.HoldRead) == nil {
 		return Step{Do: Removed}
@@ -200,7 +200,7 @@ func DecideUpgrade(v *PolicyView, id recipe.ID) Step {
 }
 
 // GrantTxn is the transaction of a grant. It fails if the record is not the one that the decision saw, or if
-// Check or Delete does not exist. A field whose Kind is 0 is not part of the transaction.
+// the node in Check or Delete does not exist. A field whose Kind is 0 is not part of the transaction.
 type GrantTxn struct{ Check, Delete, Create recipe.PolicyNode }
 
 // ReadGrant returns the grant of a reader. Readers do not change the version of the record, so they never

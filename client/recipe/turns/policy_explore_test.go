@@ -173,8 +173,8 @@ func (x *explorer) step(from int32, s xState, c int) {
 	x.add(from, s)
 }
 
-// onIfArming returns what the client is about to watch. In other stages it returns nothing, which keeps
-// states few.
+// If the client is about to set a watch, onIfArming returns what it will watch. Otherwise it returns nothing,
+// so that fewer states differ.
 func (c *xClient) onIfArming() (uint8, bool, bool) {
 	if c.at == xAtArm {
 		return c.on, c.data, c.timer
@@ -316,7 +316,7 @@ const (
 	xNoNode
 )
 
-// mark writes the record, unless the record has changed since the client read it.
+// mark() writes the record, unless the record has changed since the client read it.
 func (x *explorer) mark(s *xState, c int, door uint8) xResult {
 	if !s.c[c].known {
 		return xBadVersion
@@ -325,7 +325,7 @@ func (x *explorer) mark(s *xState, c int, door uint8) xResult {
 	return xOK
 }
 
-// grant runs the transaction.
+// grant() runs the transaction.
 func (x *explorer) grant(s *xState, c int, txn GrantTxn) xResult {
 	lacks := func(n recipe.PolicyNode) bool { return n.Kind != 0 && s.nodes>>x.m.bit(n)&1 == 0 }
 	switch {
@@ -376,7 +376,7 @@ func xModels(f func(xModel)) {
 				for _, policy := range []recipe.Policy{recipe.PolicyFair, recipe.PolicyReader, recipe.PolicyWriter} {
 					for _, requeue := range []bool{false, true} {
 						if requeue && r >= xTryRead {
-							continue // a client whose place is removed takes a new one, with or without a try
+							continue // a try whose place is removed takes a new one, as others do
 						}
 						f(xModel{policy: policy, programs: [3]xProgram{p, q, r}, requeue: requeue})
 						if policy == recipe.PolicyReader {
@@ -409,7 +409,8 @@ func TestPolicyExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
 	t.Logf("%d states of %d mixtures", total, models)
 }
 
-// An explorer that finds nothing in a broken protocol proves nothing.
+// The explorer must find each fault that is built into the protocol. Otherwise it proves nothing about the
+// right protocol.
 func TestPolicyExplorerFindsEachMutation(t *testing.T) {
 	race.Alone(t)
 	for name, tc := range map[string]struct {

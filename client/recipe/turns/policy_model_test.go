@@ -41,7 +41,7 @@ type xMutation uint8
 const (
 	xFaithful xMutation = iota
 	xListBeforeRecord
-	xNoQueueCheck // the second check of the write grant is left out
+	xNoQueueCheck // the write grant does not check the queue node
 	xNoDataWatch
 	xStays // a refused try leaves its place in the queue
 )

@@ -65,7 +65,7 @@ func (p *policyLook) hold(it *item) {
 	}
 }
 
-// place distinguishes the queue nodes of holders from waiting contenders.
+// place() distinguishes the queue nodes of holders from waiting contenders.
 func (p *policyLook) place(it *item) {
 	switch hold := p.holds[it.ID]; {
 	case it.Hold:
@@ -99,8 +99,8 @@ func (p *policyLook) findDoor(list []item) {
 	}
 }
 
-// upgrade decides for a hold. A reader that has closed the door to become the writer waits for all
-// other holds.
+// upgrade() decides for a hold. A reader that has closed the door to become the writer waits for all other
+// holds.
 func (p *policyLook) upgrade(it *item) {
 	if it.Kind == recipe.RoleRead && p.door == (recipe.Door{Owner: it.ID, Kind: recipe.DoorUpgrade}) {
 		it.e.BlockedBy = p.others(it.Node.Name)
@@ -118,7 +118,7 @@ func (p *policyLook) others(own string) []string {
 	return list
 }
 
-// queued records that a contender is ahead of the later ones.
+// queued() records that a contender is ahead of the later ones.
 func (p *policyLook) queued(it *item) {
 	if it.Kind == recipe.RoleWrite {
 		p.aheadWriter, p.since = it.Node.Name, nil
@@ -137,7 +137,7 @@ func (p *policyLook) read() []string {
 		writer = p.aheadWriter
 	}
 	if writer != "" {
-		return []string{writer} // the writer waits for the others
+		return []string{writer} // the writer waits for the other nodes that must go first
 	}
 	if p.keepsOut == nil {
 		return []string{}
@@ -145,11 +145,11 @@ func (p *policyLook) read() []string {
 	return p.keepsOut
 }
 
-// write decides for the next waiting writer.
+// write() decides for the next waiting writer.
 func (p *policyLook) write(it *item) []string {
 	switch {
 	case p.owner == it:
-		return append([]string{}, p.all...) // the queue admits no more readers
+		return append([]string{}, p.all...) // the closed door admits no more readers
 	case p.aheadWriter != "" && p.policy == recipe.PolicyFair && p.since != nil:
 		return p.since // these readers wait for the writer ahead
 	case p.aheadWriter != "":

@@ -13,10 +13,10 @@ import (
 	"github.com/zlockd/zlockd/test/race"
 )
 
-// The explorer of numbered queues runs a few contenders through every order of their steps. A contender
-// makes its node, lists, acts on a list that may be old by then, waits, holds, and gives back. At any time
-// its session may end, and another client may remove its node. Rule.Place, EndIsFinal and EndsAreFinal
-// decide, as they do for package client.
+// The explorer of numbered queues runs a few contenders through every order of their steps. A contender makes
+// its node, lists, acts on that list, which may be old, waits, holds, and gives back. At any time its session
+// may end, and another client may remove its node. Rule.Place, EndIsFinal and EndsAreFinal decide, as they do
+// for package client.
 
 // qProgram is what a contender does.
 type qProgram struct {
@@ -65,8 +65,8 @@ type qClient struct {
 	seq   int8
 	list  uint8   // the nodes that the client saw
 	on    int8    // the bit of the node for which the client waits
-	few   [4]int8 // if spare is set, the bits that it waits for after that, the last one first; -1: none
-	spare bool    // needs no other list when all nodes of few are gone
+	few   [4]int8 // if `spare` is set, the nodes to wait for after `on`, as bits, the last one first; -1: none
+	spare bool    // needs no other list when all nodes of `few` are gone
 	woken bool    // the node for which the client waits is gone
 	there bool    // the client's own node was there at that moment
 	taken bool    // the client's node was removed too late for the client to see that before the grant
@@ -128,7 +128,7 @@ func (x *qExplorer) names(s *qState, set uint8) (names []string, bits []int8) {
 	return names, bits
 }
 
-// place returns the place that a contender finds in a list.
+// place() returns the place that a contender finds in a list.
 func (x *qExplorer) place(s *qState, c int, set uint8) (Place, func(string) int8) {
 	names, bits := x.names(s, set)
 	own, _, _ := recipe.ParseName(x.name(s, int8(c)))
@@ -146,7 +146,7 @@ func (x *qExplorer) add(s qState) {
 	}
 }
 
-// remove takes nodes away and wakes those that wait for them.
+// remove takes a node away and wakes the contenders that wait for it.
 func (x *qExplorer) remove(s *qState, bit int8) {
 	s.nodes &^= 1 << bit
 	for i := range x.programs {
@@ -225,7 +225,7 @@ func (x *qExplorer) judge(s *qState) error {
 	return nil
 }
 
-// view returns the set of holders that the view shows.
+// view() returns the set of holders that the view shows.
 func (x *qExplorer) view(s *qState) (holders uint8) {
 	key := qNodes{set: s.nodes}
 	for i := range s.who {

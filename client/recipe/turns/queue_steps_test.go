@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// blocked reports whether a contender without a node would have to wait, by its list.
+// blocked reports whether a contender without a node would have to wait, according to its list.
 func (x *qExplorer) blocked(s *qState, i int) bool {
 	names, _ := x.names(s, s.who[i].list)
 	p, err := x.programs[i].rule.Place(slices.Values(names), recipe.Contender{})
@@ -16,7 +16,7 @@ func (x *qExplorer) blocked(s *qState, i int) bool {
 	return p.Blocked
 }
 
-// trouble lets a session end, or another client remove a node.
+// trouble() lets a session end, or another client remove a node.
 func (x *qExplorer) trouble(s qState, c int) {
 	own := s.who[c].phase
 	if own == qIdle || own == qEnded {
@@ -134,7 +134,7 @@ func (x *qExplorer) decide(s *qState, i int) {
 	}
 }
 
-// wake lets a contender continue whose wait is over.
+// wake lets a contender whose wait is over continue.
 func (x *qExplorer) wake(s *qState, i int) {
 	c := &s.who[i]
 	there := c.there || x.mutation == qNeverLooks

@@ -16,19 +16,19 @@ type Rule struct {
 	RW     bool // the contenders are readers and writers
 }
 
-// excludes() reports whether a contender must wait for another one ahead of it. The argument waits is the
+// excludes() reports whether a contender must wait for another one ahead of it. The argument `waits` is the
 // role of the contender, and `ahead` is the role of the other one. Every queue has this rule.
 func excludes(ahead, waits recipe.Role) bool {
 	return waits != recipe.RoleRead || ahead.Exclusive()
 }
 
-// member reads the name of a child, and reports whether it is a contender of this queue. A
-// contender that cannot exist beside this queue is an error.
+// member() reads the name of a child, and reports whether it is a contender of this queue. A contender that
+// cannot exist beside this queue is an error.
 func (q Rule) member(name string) (c recipe.Contender, guest, ok bool, err error) {
 	c, layout, ok := recipe.ParseName(name)
 	switch {
 	case recipe.IsPolicyNode(name):
-		return c, false, false, notOf(name, q.Layout) // it may hold, but sees only its own kind of nodes
+		return c, false, false, notOf(name, q.Layout) // the contender may hold, but sees only nodes of its own kind
 	case !ok || c.Kind == recipe.RoleLease:
 		return c, false, false, nil
 	case layout == q.Layout:

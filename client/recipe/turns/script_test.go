@@ -153,7 +153,7 @@ func (s *script) run(words []string) {
 	}
 }
 
-// number makes a node with the next number.
+// number() makes a node with the next number.
 func (s *script) number(a *actor, head string) {
 	theirs := fmt.Sprintf("%08d-4fbd-4f4b-8d0f-4e5a7a0c1d01", a.letter)
 	head = strings.NewReplacer(recipe.ID{}.UUID(), a.id.UUID(), recipe.ID{}.Hex(), a.id.Hex(), "THEIRS", theirs,
@@ -196,7 +196,7 @@ func (s *script) names() (names []string) {
 	return names
 }
 
-// owner returns the letter of a node's contender.
+// owner() returns the letter of a node's contender.
 func (s *script) owner(node string) string {
 	for letter, a := range s.who {
 		if slices.ContainsFunc(a.nodes, func(n recipe.Node) bool { return n.Name == recipe.Base(node) }) {
@@ -206,7 +206,7 @@ func (s *script) owner(node string) string {
 	return "?"
 }
 
-// step returns the decision of a contender under the policy.
+// step() returns the decision of a contender under the policy.
 func (s *script) step(a *actor) Step {
 	v := PolicyView{Policy: s.policy, Door: s.rec.Mark(), Overdue: a.overdue}
 	v.Nodes = must.Get(recipe.ParsePolicyNodes(s.names()))(s.t)

@@ -33,8 +33,8 @@ func allPermits(list []recipe.Node, l recipe.Layout) bool {
 	})
 }
 
-// lock returns the holders and waiters of the permits. The first contender of the queue waits for any permit,
-// each later one for the contender before it.
+// lock() returns the holders and waiters of the permits. The first contender of the queue waits for any
+// permit, each later one for the contender before it.
 func (s *semaphore) lock(w Watches) recipe.Queue {
 	q := recipe.Queue{Lock: recipe.Lock{Path: s.path, Kind: recipe.KindSemaphore, Limit: recipe.LimitOf(s.data)}}
 	permitDir, queueDir := "leases/", "locks/"

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// search is the graph in the form in which cycles are searched. Its size is linear in the number of
+// search is the graph in the form that the search for cycles needs. Its size is linear in the number of
 // contenders: contenders that wait for the same nodes, such as the waiters of a lock with a policy, share one
 // set.
 type search struct {
@@ -38,7 +38,7 @@ type blockers struct {
 	to    []int32 // parties
 	on    []*recipe.Entry
 	left  int32   // how many parties must release before a wait is satisfied
-	waits []int32 // the waits on this set, those of its own parties first
+	waits []int32 // the waits on this set; the waits of parties in the set come first
 	done  int     // number of satisfied waits
 	any   bool
 
@@ -97,7 +97,7 @@ func waiting(q *recipe.Queue) bool {
 	return len(q.Waiters) > 0
 }
 
-// party returns the index of a contender's party, and adds the party if it is missing.
+// party() returns the index of a contender's party, and adds the party if it is missing.
 func (w *search) party(c *recipe.Entry) int32 {
 	fresh := int32(len(w.parties))
 	task := c.Task()
@@ -152,8 +152,8 @@ func (w *search) add(lock int32, by map[string]*recipe.Entry, sets map[same]int3
 	}
 }
 
-// set makes the set of the parties for which a contender waits. Some blockers may be contenders that the list
-// omits.
+// set() makes the set of the parties for which a contender waits. Some blockers may be contenders that the
+// list omits.
 func (w *search) set(c *recipe.Entry, by map[string]*recipe.Entry) int32 {
 	s := blockers{any: c.Any}
 	for _, name := range c.BlockedBy {
@@ -168,7 +168,7 @@ func (w *search) set(c *recipe.Entry, by map[string]*recipe.Entry) int32 {
 	return int32(len(w.sets) - 1)
 }
 
-// wait adds one wait. It omits the wait of a session for itself, because one session may do two things at a
+// wait() adds one wait. It omits the wait of a session for itself, because one session may do two things at a
 // time. A task that waits for itself is a deadlock. A session that waits for any one of several nodes, among
 // them its own, can end the wait itself: its edges are shown but make no cycle.
 func (w *search) wait(one wait) {
@@ -227,8 +227,8 @@ func (w *search) findCycles() {
 }
 
 // components finds the groups of stuck parties that can all reach each other. The vertices are the parties
-// and then the sets of blockers. A path from a session through a set back to the same session is not a cycle
-// by itself. A larger cycle has another path.
+// and then the sets of blockers. A path from a session through a set straight back to the same session is not
+// a cycle. The session is in a cycle only if another path leads through other parties.
 func (w *search) components() {
 	parties := int32(len(w.parties))
 	next := make([][]int32, len(w.parties)+len(w.sets))

@@ -83,13 +83,13 @@ func (d *describer) witness(w *wait) {
 	}
 }
 
-// party records that the graph names a party.
+// party() records that the graph names a party.
 func (d *describer) party(p int32) int {
 	d.named[int(p)] = true
 	return int(p)
 }
 
-// name adds the parties that the graph names, in the order of their first contenders.
+// name() adds the parties that the graph names, in the order of their first contenders.
 func (d *describer) name() {
 	place := map[int]int{}
 	for _, p := range slices.Sorted(maps.Keys(d.named)) {

@@ -84,8 +84,8 @@ func TestAGraphCountsTheCyclesThatItLeavesOut(t *testing.T) {
 	}
 }
 
-// plain finds the entries in cycles by definition: remove every party that can proceed, then see which
-// remaining parties reach themselves.
+// plain finds the entries in cycles as the definition says: remove every party that can proceed, then see
+// which remaining parties reach themselves.
 func plain(list []recipe.Queue) (in map[string]bool) {
 	name := func(e *recipe.Entry) string {
 		if task := e.Task(); task != "" {

@@ -6,7 +6,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Program is the table of a program. C is the type of the call that the program's commands get.
+// Program describes a program: its commands, its flags and its texts. C is the type of the call that the
+// program's commands get.
 type Program[C any] struct {
 	Name     string
 	Does     string   // the purpose in a few words, for the help and the manual

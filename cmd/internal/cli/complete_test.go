@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// large returns a program with each kind of flag and operand. If plain is true, it also runs without a
+// large returns a program with each kind of flag and operand. If `plain` is true, it also runs without a
 // command.
 func large(plain bool) *Program[*Call] {
 	p := &Program[*Call]{Name: "large", Does: "does much",

@@ -44,7 +44,7 @@ type Choice struct {
 	Values []string
 }
 
-// NewChoice returns a flag that sets value to one of the values.
+// NewChoice returns a flag that sets *value to one of `values`.
 func NewChoice(value *string, values ...string) *Choice { return &Choice{value, values} }
 
 // String implements pflag.Value.

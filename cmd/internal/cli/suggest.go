@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Nearest returns the known word that the user probably means: one that differs from word by one or two
+// Nearest returns the known word that the user probably means: one that differs from `word` by one or two
 // typing errors, or that begins like it. It returns "" if no word is near.
 func Nearest(word string, known []string) string {
 	typed := squeeze(word)

@@ -56,7 +56,7 @@ func (q *logQueue) Write(line []byte) (int, error) {
 // lost() returns the number of lost lines.
 func (q *logQueue) lost() int64 { return q.total.Load() }
 
-// tellBy makes the queue report lost lines to log, which writes to the queue.
+// tellBy makes the queue report lost lines to `log`, which writes to the queue.
 func (q *logQueue) tellBy(log *slog.Logger) { q.log.Store(log) }
 
 // run writes the queued lines. A write that fails loses its line.

@@ -80,8 +80,8 @@ func (n *notifier) stopping() { n.tell("STOPPING=1\nSTATUS=stopping") }
 // statusEvery is how often follow() reads the status line.
 const statusEvery = 5 * time.Second
 
-// follow keeps the status line current, and tells the watchdog that the server works as long as status()
-// returns. status() takes the lock of the state, so it does not return while the server cannot apply an
+// follow keeps the status line current. Each time that status() returns, it tells the watchdog that the
+// server works: status() takes the lock of the state, so it does not return while the server cannot apply an
 // entry.
 func (n *notifier) follow(ctx context.Context, status func() string) {
 	if n.conn == nil {

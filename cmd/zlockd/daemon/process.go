@@ -40,7 +40,7 @@ type process interface {
 	Change(*settings.Settings, *slog.Logger) (users bool, err error)
 	// Failed returns a channel that is closed when the server stops by itself.
 	Failed() <-chan struct{}
-	// Close shuts the server down, until ctx ends.
+	// Close shuts the server down, and returns when that is done or ctx ends.
 	Close(ctx context.Context) error
 }
 
@@ -52,7 +52,7 @@ func (l readyLine) print(w io.Writer) {
 	if l.secure != "" {
 		secure = " secure=" + l.secure
 	}
-	// secure comes last, because scripts expect the other fields at these positions.
+	// The field secure= comes last, because scripts expect the other fields at these positions.
 	fmt.Fprintf(w, "zlockd ready client=%s peer=%s admin=%s mode=%s version=%s%s\n", l.client, l.peer, l.admin,
 		l.mode, release.Version(), secure)
 }

@@ -18,7 +18,7 @@ func TestCheckReadyAsksTheAdminPort(t *testing.T) {
 		status, code int
 		told         string
 	}{{200, exitOK, ""}, {503, exitFailed, "no leader"}} {
-		// The certificate may have ended since the server started.
+		// The certificate has expired, as it may while a server runs. That does not matter to --check-ready.
 		dir := t.TempDir()
 		ca := certs.New(t, dir)
 		ca.Life = -time.Hour

@@ -16,7 +16,7 @@ func (d *daemon) setLevel(s *settings.Settings) {
 	d.level.Set(l)
 }
 
-// live are the flags that take effect without a restart.
+// live lists the flags that take effect without a restart.
 var live = []string{"log-level", "4lw-whitelist", "max-client-cnxns", "max-cnxns", "sasl-users",
 	"ticket-tokens", "kerberos-keytab", "kerberos-principal", "kerberos-rules", "kerberos-remove-host",
 	"kerberos-remove-realm"}
@@ -60,7 +60,7 @@ func (d *daemon) rereadOnce(args []string, inForce *settings.Settings, p process
 		switch changed := old.Value.String() != f.Value.String(); {
 		case isLive && (changed || users && f.Name == "sasl-users"):
 			took = append(took, f.Name)
-			_ = old.Value.Set(f.Value.String()) // the flag set fresh has accepted this value
+			_ = old.Value.Set(f.Value.String()) // cannot fail: the same flag of `fresh` has accepted the value
 		case changed:
 			restart = append(restart, f.Name)
 		}

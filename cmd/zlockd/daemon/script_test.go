@@ -48,8 +48,8 @@ func runScript(t *testing.T, file string) {
 	})
 }
 
-// compareScript runs the commands of a script and compares their answers with the script. files is the part
-// of the file that holds the commands' files.
+// compareScript runs the commands of a script and compares their answers with the script. `files` is the end
+// of the script's file, with the files that the commands read.
 func compareScript(t *testing.T, file, script, files string, run func(args string) string) {
 	t.Helper()
 	var got strings.Builder

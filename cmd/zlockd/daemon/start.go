@@ -47,9 +47,9 @@ func startServer(ctx context.Context, s *settings.Settings, log *slog.Logger) (p
 	return running{i, o.Audit}, nil
 }
 
-// auditOptions returns the options of the audit log. On the disk of the data directory, the log stops while
-// the free space is still a quarter above the server's own reserve, so that it cannot make the server refuse
-// writes.
+// auditOptions returns the options of the audit log. If the audit log is on the disk of the data directory,
+// it stops while the free space is still a quarter above the server's own reserve, so that it cannot make the
+// server refuse writes.
 func auditOptions(s *settings.Settings) audit.Options {
 	o := audit.Options{Name: s.AuditLog, Size: s.AuditMiB << 20, Keep: s.AuditKeep}
 	reserve := s.ReserveMiB << 20
@@ -95,7 +95,7 @@ func serverOptions(s *settings.Settings, log *slog.Logger) (server.Options, erro
 	}
 	o := s.Options
 	o.TicketAddr, o.TicketAnyPort = ticketAddr(s)
-	// A caller without a certificate may have a token.
+	// A client certificate is optional here, because a caller may show a token instead.
 	ticketTLS, ticketFiles, err := newHTTPTLS(all[4], o.TicketAddr, tls.VerifyClientCertIfGiven, log)
 	if err != nil {
 		return server.Options{}, err

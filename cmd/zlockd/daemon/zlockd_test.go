@@ -91,7 +91,7 @@ func (p *daemonProcess) wait(t *testing.T) {
 	}
 }
 
-// word sends a four-letter word and returns the answer.
+// word() sends a four-letter word and returns the answer.
 func (p *daemonProcess) word(t *testing.T, word string) string {
 	t.Helper()
 	c := must.Get(net.Dial("tcp", p.ready["client"]))(t)
@@ -103,7 +103,7 @@ func (p *daemonProcess) word(t *testing.T, word string) string {
 	return string(b)
 }
 
-// session opens a session, and waits until its requests no longer fail.
+// session() opens a session, and waits until its requests no longer fail.
 func (p *daemonProcess) session(t *testing.T) *zk.Conn {
 	t.Helper()
 	conn, events := must.Get2(zk.Connect([]string{p.ready["client"]}, 30*time.Second, zk.WithLogInfo(false)))(t)

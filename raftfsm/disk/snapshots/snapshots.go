@@ -28,8 +28,8 @@ import (
 //
 // The content carries its own checksums. A file is written under a temporary name, synced and renamed, and
 // then the directory is synced. So a crash leaves at most a temporary file, which the next start removes.
-// Unlike raft's own file store, Store never skips a damaged snapshot and uses an older one, because
-// the log entries after the older snapshot are gone.
+// Raft's own file store skips a damaged snapshot and uses an older one. Store does not, because the log
+// entries after the older snapshot are gone.
 type Store struct {
 	fs     vfs.FS
 	dir    string
@@ -145,8 +145,8 @@ func (s *Store) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return meta, contentOf(f, meta), nil
 }
 
-// Content opens the content of a file. Files of Found and of a server have a trailer after the content;
-// Content also accepts a file without a trailer. It closes the file after an error.
+// Content opens the content of a snapshot file. A file that disk.Found or a server has written has a trailer
+// after its content; Content also accepts a file without a trailer. It closes the file after an error.
 func Content(f vfs.File) (io.ReadCloser, error) {
 	meta, err := readMeta(f)
 	if err != nil {

@@ -119,8 +119,8 @@ func (bl *Block) Check() error {
 	return nil
 }
 
-// OnlyEphemeralCreates reports whether all requests of an entry that is not sealed yet create
-// ephemeral nodes. The entry must be well formed.
+// OnlyEphemeralCreates reports whether all requests of an entry create ephemeral nodes. The entry must be
+// well formed; it need not be sealed.
 func OnlyEphemeralCreates(entry []byte) bool {
 	for rest := entry[HeaderSize:]; len(rest) > 0; {
 		bl, next, err := NextBlock(rest)

@@ -34,8 +34,8 @@ func IdentitiesSize(ids []jute.ID) (size int) {
 	return size
 }
 
-// AppendWith appends the encoding of a request with these identities. The argument request is the encoding of
-// that request without identities.
+// AppendWith appends the encoding of a request with these identities. The argument `request` is the encoding
+// of that request without identities.
 func AppendWith(b, request []byte, ids []jute.ID) []byte {
 	const head = 16 // the size of the fields before the identities
 	b = append(b, request[:head]...)
@@ -43,8 +43,8 @@ func AppendWith(b, request []byte, ids []jute.ID) []byte {
 	return append(b, request[head+4:]...)
 }
 
-// split cuts the first request of b into its parts; b must be well formed. identities are the encoded
-// identities of the request, with their count.
+// split cuts the first request of b into its parts; b must be well formed. `identities` is the encoding of
+// the request's identities, with their count.
 func split(b []byte) (head, identities, body, rest []byte) {
 	head, b = b[:16], b[16:]
 	n := 4

@@ -9,7 +9,7 @@ import (
 // NameOnce turns an entry of kind KindBatch into an entry of kind kindNamed, if that is shorter. The entry
 // must be well formed and not yet sealed.
 func NameOnce(entry []byte) (_ []byte, shorter bool) {
-	sets := map[string]int32{} // without identities NameOnce adds no set
+	sets := map[string]int32{} // number of each set, by its encoding; a request without identities needs no set
 	var list [][]byte
 	saved := -4
 	for rest := entry[HeaderSize:]; len(rest) > 0; {

@@ -26,8 +26,9 @@ func (r *Request) Append(b []byte) []byte {
 	return jute.AppendBuffer(b, r.Body)
 }
 
-// Decode reads the first request of b into r, which then points into b. If the request names a set, its
-// identities are that set. Otherwise Decode appends them to ids. It returns ids for reuse.
+// Decode reads the first request of b into r, which then points into b. If the request refers to a set of
+// identities, r.IDs is that set. Otherwise Decode appends the request's identities to `ids`. It returns
+// `ids`, so that the caller can use that memory again.
 func Decode(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest []byte, _ []jute.ID,
 	err error) {
 	d := jute.NewDecoder(b)

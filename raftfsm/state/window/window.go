@@ -1,7 +1,7 @@
 // Package window keeps the last granted draws of a rate: a sliding window, its answers and its encoding.
 //
 // The package knows no nodes and no requests. The caller gives the time of each draw. A window never grants
-// more draws in a period than the limit. To stay small it merges old grants. A merged grant may count for too
+// more draws in a period than the limit. To stay small it merges grants. A merged grant may count for too
 // long a time, but never for too short a time.
 package window
 
@@ -47,9 +47,9 @@ const (
 	windowMagic = "zlockd rate 1\n"
 	Longest     = 24 * 60 * 60 * 1000 // ms
 
-	// A window has the exact times of its last exactRuns grants, or of more if several share a time. Older
-	// grants that lie within 1/mergedRuns of the window's time are merged, and all get the time of the last
-	// one. So a grant may count for too long a time, but never for too short a time.
+	// Each grant is a run of its own while the window has fewer than exactRuns runs; grants of the same time
+	// share a run. After that, grants within keep/mergedRuns of each other share a run, too, and all of them
+	// count until the last one stops counting. So a grant may count too long, but never too short a time.
 	exactRuns  = 256
 	mergedRuns = 128
 	maxRuns    = exactRuns + 2*mergedRuns
@@ -65,7 +65,7 @@ type Window struct {
 	last   int64 // the time of the last draw, ms since 1970
 	runs   []run
 	recent string // the remembered draws, encoded: times, each with a hash
-	newest string // the encoding of the added draw
+	newest string // the encoding of the draw that was granted last; recent does not contain it
 }
 
 // run is a number of grants. All of them count until the last one stops counting.
@@ -91,7 +91,7 @@ type Use struct {
 }
 
 // UseOf returns the use of a rate, given the data of its node. It draws nothing. A limit of 0 means that the
-// limit is unknown. If per is 0, the period is the longest one for which the rate keeps draws.
+// limit is unknown. If `per` is 0, the period is the longest one for which the rate keeps draws.
 func UseOf(data string, limit, per, now int64) (u Use, code jute.ErrCode) {
 	w, code := Read(data, per)
 	if code != jute.OK {
@@ -107,7 +107,7 @@ func UseOf(data string, limit, per, now int64) (u Use, code jute.ErrCode) {
 	return u, jute.OK
 }
 
-// New returns a window without draws, for periods up to per.
+// New returns a window without draws, for periods up to `per`.
 func New(per int64) Window { return Window{keep: per} }
 
 // Lasts returns for how long the window needs its node after the last draw, in ms.
@@ -116,7 +116,7 @@ func (w *Window) Lasts() int64 { return max(w.keep, recentTime) }
 // Counts reports whether a draw still counts, or is remembered, at a time.
 func (w *Window) Counts(at int64) bool { return w.last > at-w.Lasts() }
 
-// Read reads a window for a draw with the period per. If there is no data, it returns a new window for that
+// Read reads a window for a draw with the period `per`. If there is no data, it returns a new window for that
 // period.
 func Read(data string, per int64) (w Window, code jute.ErrCode) {
 	if data == "" {
@@ -236,8 +236,8 @@ func (w *Window) AppendBuffer(b []byte) []byte {
 	return b
 }
 
-// read() reads a window. It returns false if the data is something else, because any client with the right to
-// write the node may have written it.
+// read() reads a window. It returns false if the data is something else: any client with the right to write
+// the node may have put other data there.
 func (w *Window) read(data string) bool {
 	text, ok := strings.CutPrefix(data, windowMagic)
 	get := func(most int64) int64 {

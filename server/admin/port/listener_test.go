@@ -14,7 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// adminPort serves /busy, which waits for the channel answer, and answers every other request at once.
+// adminPort serves a port. The answer to /busy waits for the channel `answer`, and every other request is
+// answered at once.
 func adminPort(t *testing.T) (addr string, busyNow chan struct{}, answer chan struct{}) {
 	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	busyNow, answer = make(chan struct{}, 2*maxConns), make(chan struct{})
@@ -52,7 +53,7 @@ func askAdmin(addr string) error {
 // A port with TLS refuses clear text unless it is configured to accept both. A silent caller does not keep
 // other callers out.
 func TestPortsWithTLS(t *testing.T) {
-	secure := httptest.NewTLSServer(http.NotFoundHandler()) // only its certificate is used
+	secure := httptest.NewTLSServer(http.NotFoundHandler()) // only its certificate and its client are used
 	t.Cleanup(secure.Close)
 	for _, clear := range []bool{false, true} {
 		inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -43,8 +43,8 @@ func (s Super) Sees(r *http.Request) (all bool, no *Refusal) {
 	return no == nil, no
 }
 
-// NoNames returns a text for an answer that does not show the names of count things, such as locks. It
-// returns "" if count is 0.
+// NoNames returns a text for an answer that leaves out some names. `count` is how many names it leaves out,
+// and `what` says what they name, such as "locks". NoNames returns "" if `count` is 0.
 func NoNames(count int, what string) string {
 	if count == 0 {
 		return ""
@@ -56,11 +56,11 @@ func NoNames(count int, what string) string {
 // failedLogin is how long Super.User delays the answer to a wrong password.
 const failedLogin = 100 * time.Millisecond
 
-// loginKey is the key of a request's context for the function that hears of failed logins.
+// loginKey is the key of the function that is told of failed logins, in a request's context.
 type loginKey struct{}
 
-// HearLogins returns a handler that calls failed() for each login that fails, after the functions of the
-// handlers around it.
+// HearLogins returns a handler that runs h and calls failed() for each login that fails. If a handler around
+// it is also from HearLogins, the function of that handler is called first.
 func HearLogins(h http.Handler, failed func(r *http.Request, user string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hear := failed
@@ -75,8 +75,8 @@ func HearLogins(h http.Handler, failed func(r *http.Request, user string)) http.
 }
 
 // Credentials returns the user and the password of a request. The form is that of ZooKeeper's admin server,
-// Authorization: digest USER:PASSWORD. The result digest is false for another scheme. For a header without a
-// colon the user is empty, because the whole text may be a password.
+// Authorization: digest USER:PASSWORD. For another scheme the result `digest` is false. If no colon follows
+// the scheme, the user is empty, because the whole text may be a password.
 func Credentials(r *http.Request) (user, password string, digest bool) {
 	scheme, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "digest") {

@@ -30,7 +30,7 @@ func TestOutgoingIsBounded(t *testing.T) {
 	expect.Equal(t, o.all, maxOutgoing-maxOutgoingAddr, "after an answer")
 }
 
-// The count of an address is removed when its last answer ends.
+// The count of an address is removed when the last answer to the address ends.
 func TestAnswersOfAnAddressAreForgotten(t *testing.T) {
 	var o Outgoing
 	expect.That(t, o.take("a", 2) && o.take("a", 3), "no room")

@@ -31,7 +31,7 @@ func (l *eitherListener) Accept() (net.Conn, error) {
 
 // eitherConn decides by the first byte whether the caller speaks TLS. It looks at that byte in the first
 // Read, not in Accept, so that a silent caller does not delay Accept. That Read has the deadline of a
-// request's header. An HTTP server reads before it writes.
+// request's header. A Write never comes before that Read, because an HTTP server first reads.
 type eitherConn struct {
 	net.Conn
 	conf    *tls.Config

@@ -47,7 +47,7 @@ func (a *Account) Buffers() int64 { return a.buffers.Load() }
 
 const (
 	// stepNanos is the time of a step: bounds.StepNanos, plus half as much because other work on the machine
-	// empties the caches. lockShare is the part of each second that an address may use.
+	// empties the caches. An address may use the state lock for 1/lockShare of each second.
 	stepNanos = bounds.StepNanos * 3 / 2
 	lockShare = 3
 

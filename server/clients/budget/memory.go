@@ -67,7 +67,7 @@ type waiting struct {
 	c       Holder
 	part    Part
 	n       int
-	own     bool          // true: w waits until connections from its own address free memory
+	own     bool          // true: the connection waits until others from its address free memory
 	granted chan struct{} // closed once the memory is granted
 }
 
@@ -91,7 +91,7 @@ func (m *Memory) Wait(c Holder, part Part, n int) bool {
 	}
 	w := &waiting{c: c, part: part, n: n, granted: make(chan struct{})}
 	m.line = append(m.line, w)
-	m.advance() // connections that stand before w may wait only for memory of their own addresses
+	m.advance() // if those before w wait only for memory of their own addresses, w gets memory now
 	m.mu.Unlock()
 	m.Waits()
 	again := time.NewTicker(poll)
@@ -169,8 +169,8 @@ func (m *Memory) partOf(c Holder, part Part) int {
 	return 0
 }
 
-// set sets the size of a part of c's memory to n bytes, if there is room. There is always room for a smaller
-// part than before, and for the only connection. m is locked.
+// set() sets the size of a part of c's memory to n bytes, if there is room. There is always room for a
+// smaller part than before, and for the only connection. m is locked.
 func (m *Memory) set(c Holder, part Part, n int, force bool) bool {
 	h := m.held[c]
 	if h == nil {
@@ -311,9 +311,9 @@ func (m *Memory) Used() int {
 	return m.used
 }
 
-// Lend counts a portion for an address, if there is room. The bound of the address does not apply if alone is
-// true: the address had no buffers before the change. The bound on all memory does not apply if `free` is
-// true: no memory was in use. If Lend fails because the address itself uses too much, `own` is true.
+// Lend counts a portion for an address, if there is room. The bound of the address does not apply if `alone`
+// is true: the address had no buffers before. The bound on all memory does not apply if `free` is true: no
+// memory was in use. If Lend fails because the address itself uses too much, `own` is true.
 func (m *Memory) Lend(from *Account, p *Portion, alone, free bool) (l *Loan, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -29,8 +29,8 @@ func (c *conn) Alive()                {}
 func (c *conn) CountWatches()         {}
 func (c *conn) Close(why ends.Reason) { c.why = why }
 
-// newMemory returns a memory of limit bytes. An address may have conns connections, and the server keeps at
-// most perAddress bytes for it.
+// newMemory returns a Memory with the limit `limit`. An address may have `conns` connections, and the server
+// keeps at most `perAddress` bytes for it.
 func newMemory(limit, conns, perAddress int) *Memory {
 	shares := &Shares{Bytes: perAddress}
 	shares.SetConns(conns)

@@ -13,15 +13,15 @@ import (
 )
 
 // catchUpChunk is how many paths of a setWatches are compared under one hold of the state lock; catchUpBytes
-// bounds their total length. If a path changes between two chunks, the chunk that contains the path sees the
-// change.
+// bounds their total length. A change between two chunks is not missed: a later chunk that has the path finds
+// the change, and an earlier chunk has set a watch, which reports it.
 const (
 	catchUpChunk = 500
 	catchUpBytes = 256 << 10
 )
 
-// catchUp carries out one setWatches. It sends the client the events that it missed without a connection, and
-// sets the other watches.
+// catchUp carries out one setWatches. It sends the events that the client missed while it had no connection,
+// and sets the watches that have missed nothing.
 type catchUp struct {
 	c    *Conn
 	step jute.SetWatches // the paths of this chunk
@@ -66,7 +66,7 @@ func (u *catchUp) compare() {
 	u.n, u.size, u.cost = 0, 0, 0
 }
 
-// view is the part of compare under the state lock.
+// view() is the part of compare() that runs under the state lock.
 func (u *catchUp) view(st *state.State) {
 	u.zxid = st.Zxid()
 	st.Tree().CatchUp(*u.c.proof.IDs.Load(), &u.step, u.arm, u.tell)
@@ -174,5 +174,5 @@ func (p *pieces) long() int64 {
 	return 0
 }
 
-// string returns the next string, which may not be null.
+// string() returns the next string. A null string makes the frame malformed.
 func (p *pieces) string() string { return string(p.take(p.int())) }

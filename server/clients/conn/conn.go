@@ -87,9 +87,10 @@ type socket struct {
 	number uint64 // number among all connections of the server
 }
 
-// seat is the session that the connection serves. The connection's goroutine fills in the request's fields.
-// The outcome of the handshake writes the other fields, once, before the phase becomes phaseOpen. It writes
-// the session under the lock of the registry, because other goroutines may read the session at any time.
+// seat is the session that the connection serves. The connection's goroutine sets the fields that depend on
+// the connect request. The outcome of the handshake sets the other fields, once, before the phase becomes
+// phaseOpen. It sets `session` under the lock of the registry, because other goroutines may read `session` at
+// any time.
 type seat struct {
 	replica  entrance.Replica // the state that serves the client, from the connect request on
 	gen      uint32
@@ -103,10 +104,10 @@ type seat struct {
 
 // reader holds the received bytes that are not handled yet. It belongs to the connection's goroutine, or,
 // while the connection rests and has none, to the goroutine that visits it. While the connection's goroutine
-// waits for its session, the goroutine that applies the log may read followed.
+// waits for its session, the goroutine that applies the log may read `followed`.
 type reader struct {
 	in         *inbox.Input     // nil while the connection rests
-	held       int              // bytes of in that shared.Memory counts
+	held       int              // bytes of `in` that shared.Memory counts
 	within     int              // unread bytes of a long setWatches
 	arrived    time.Duration    // when the newest bytes came
 	frameStart time.Duration    // when the wait for the rest of a frame began; 0: no wait
@@ -178,8 +179,8 @@ func (c *Conn) retire(why ends.Reason) {
 // CountWatches implements budget.Holder.
 func (c *Conn) CountWatches() { c.shared.Watches.Recount(&c.from.Address) }
 
-// alive records that the client was not silent at that time: bytes came, or the server did not read the bytes
-// that the client had sent.
+// alive() records that the client was not silent at the time `at`: bytes came, or the server did not read the
+// bytes that the client had sent.
 func (c *Conn) alive(at time.Duration) {
 	c.pulse.heard.Store(int64(at))
 	if !c.pulse.listed.Load() && !c.readOnly { // a read-only session has no leader to report to

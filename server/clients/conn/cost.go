@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/entrance"
 )
 
-// afford waits until the address may spend steps steps, and charges them. It returns false when the
+// afford waits until the address may spend `steps` steps, and charges them. It returns false when the
 // connection has ended.
 func (c *Conn) afford(steps int64) bool {
 	shares := &c.shared.Shares
@@ -34,7 +34,7 @@ func (c *Conn) afford(steps int64) bool {
 	}
 }
 
-// charge corrects the amount that afford() has charged. The next request waits until the account has paid.
+// charge() corrects the amount that afford() has charged. The next request waits until the account has paid.
 func (c *Conn) charge(steps int64) { c.from.Account.Charge(steps) }
 
 // foresee() charges the estimated cost of a read, as afford() does. The exact cost replaces the estimate when
@@ -44,8 +44,8 @@ func (c *Conn) foresee(steps int64) bool {
 	return c.afford(steps)
 }
 
-// countServers counts, about once a second, the servers among which an address shares its time under the
-// lock.
+// countServers counts, about once a second, the servers of the cluster. They divide the time that an address
+// may use the state lock.
 func (s *Shared) countServers(r entrance.Replica) {
 	if s.Shares.CountDue(s.Now()) {
 		r.View(func(st *state.State) {

@@ -177,8 +177,8 @@ func TestServersThatShareAreCounted(t *testing.T) {
 	expect.Equal(t, g.n.Load(), 1, "they are counted again at once: g.n.Load()")
 }
 
-// A connection may end between the grant of memory for a long reply and the reply, during another write.
-// After the end of that write, even if the write has failed, the memory must be free.
+// A connection ends shortly before or after Reserve takes memory for a long reply, while its outbox is being
+// written. Once that write has ended, here with an error, none of the memory may still count as used.
 func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 	for name, end := range map[string]func(*Conn) bool{
 		"before": func(c *Conn) bool { c.out.Close(ends.Moved); return c.out.Reserve(1<<20, true) },
@@ -218,8 +218,9 @@ func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
 	}
 }
 
-// Clients that watch a node of a long ACL, with many identities each, must not keep the log
-// waiting for each of the many events that one multi may cause.
+// One multi may cause many events of a node. The ACL of the node may be long, and each client that watches
+// the node may have many identities. The search for the identities in the ACL must not delay the log at each
+// event.
 func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 	long := make([]jute.ACL, 1000)
 	for i := range long {
@@ -252,7 +253,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 		return least
 	}
 	var few, many time.Duration
-	for range 10 { // other programs may delay one of the two measurements
+	for range 10 { // measure again if another program has delayed one of the two
 		if few, many = told(jute.WorldAnyone), told(long); many <= 20*few {
 			return
 		}

@@ -60,8 +60,8 @@ func TestLogsTellOfReconfigs(t *testing.T) {
 	}
 }
 
-// A read of a client that must authenticate first is logged and counted as a read, and the request before it
-// is counted only once.
+// A read of a client that must authenticate first is logged and counted as a read. The authentication before
+// it is not counted a second time.
 func TestReadThatIsTurnedAwayIsLogged(t *testing.T) {
 	var list []observe.Request
 	o := followed(&list)
@@ -83,7 +83,7 @@ func TestReadThatIsTurnedAwayIsLogged(t *testing.T) {
 	expect.Equal(t, s.Metrics.PacketsReceived.Load(), 2, "requests of the server")
 }
 
-// Each request has one latency, whatever it reads.
+// Each request that reads adds one latency to the metrics, whatever its operation.
 func TestEachReadHasOneLatency(t *testing.T) {
 	for op, body := range map[jute.OpCode]wire.Body{
 		jute.OpGetData:       wire.PathWatch("/", false),

@@ -121,7 +121,7 @@ func (c *Conn) helloFrame(first [4]byte) ([]byte, ends.Reason) {
 	}
 }
 
-// foreign answers clients that speak HTTP instead of ZooKeeper's protocol. It also recognises clients that
+// foreign() answers clients that speak HTTP instead of ZooKeeper's protocol. It also recognises clients that
 // speak TLS on a port without TLS.
 func (c *Conn) foreign(first [4]byte) bool {
 	switch string(first[:]) {
@@ -160,7 +160,7 @@ func (c *Conn) answerWord(first [4]byte) ends.Reason {
 	return ends.Word
 }
 
-// wordConn is the connection for the answer to a word. in begins with the bytes that were already read. A
+// wordConn is the connection for the answer to a word. `in` begins with the bytes that were already read. A
 // long answer may move the deadline.
 type wordConn struct {
 	net.Conn
@@ -258,7 +258,7 @@ func (c *Conn) mayCreate() (problem string) {
 	return problem
 }
 
-// countCreating counts the sessions that are not in the state yet.
+// countCreating adds n to the number of sessions that are being created and are not in the state yet.
 func (c *Conn) countCreating(n int64) {
 	c.shared.creating.Add(n)
 	c.from.creating.Add(n)
@@ -326,7 +326,7 @@ func (c *Conn) refusal() {
 	c.follow(c.reader.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.shared.Now())
 }
 
-// attached gives the connection its session and answers the connect request. It returns false when the
+// attached() gives the connection its session and answers the connect request. It returns false when the
 // connection has ended. The caller applies the log and holds the state lock, so no event, and no later move
 // of the session, can come between these two steps.
 func (c *Conn) attached(s *session.Session) bool {

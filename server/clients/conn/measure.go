@@ -51,7 +51,7 @@ func (c *Conn) readAnswered(xid int32, op jute.OpCode, zxid int64, code jute.Err
 	}
 }
 
-// applied counts one request that was answered from the log. The outbox is locked.
+// applied() counts one request that was answered from the log. The outbox is locked.
 func (c *Conn) applied(p outbox.Pending, out *state.Outcome) {
 	now := c.shared.batchTime(out)
 	c.count(p, out, now)
@@ -64,7 +64,7 @@ func (c *Conn) answered(p outbox.Pending, out *state.Outcome, now time.Duration)
 	c.follow(p.Followed, p.Xid, out, now)
 }
 
-// count adds one answered request to the figures. The outbox is locked.
+// count() adds one answered request to the figures. The outbox is locked.
 func (c *Conn) count(p outbox.Pending, out *state.Outcome, now time.Duration) {
 	d := max(now-p.At, 0)
 	c.out.Stat.Last(p.Xid, p.Op, out.Zxid)
@@ -77,7 +77,7 @@ func (c *Conn) count(p outbox.Pending, out *state.Outcome, now time.Duration) {
 	}
 }
 
-// followApplied is like follow(), for a request that was applied at the time logged.
+// followApplied is like follow(), for a request that was applied at the time `logged`.
 func (c *Conn) followApplied(p outbox.Pending, out *state.Outcome, logged time.Duration) {
 	if p.Followed != nil {
 		p.Followed.Logged = logged
@@ -98,7 +98,7 @@ func (c *Conn) follow(r *observe.Request, xid int32, out *state.Outcome, now tim
 	c.shared.Observed.Followed(r)
 }
 
-// say logs the only line about a connection that ends because of its client.
+// say() logs that a connection ends because of its client. No other line is logged about this end.
 func (c *Conn) say(msg string, args ...any) {
 	c.reader.said = true
 	if c.session != 0 {

@@ -112,7 +112,7 @@ func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 	expect.Equal(t, d.LastCxid, -1, "a word: d.LastCxid")
 }
 
-// proposed is a replica that calls do whenever a request is proposed for the log.
+// proposed is a replica that calls do() whenever a request is proposed for the log.
 type proposed struct {
 	still
 	do func()

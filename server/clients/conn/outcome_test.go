@@ -13,7 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A request that cannot be proposed ends its connection, and a request that comes too late is not proposed.
+// A request that the replica refuses ends its connection. If the connection has already ended, the request is
+// not proposed.
 func TestRequestsThatAreNotProposed(t *testing.T) {
 	s, c := quiet(t, options.Options{})
 	c.replica = refusing{still{state.New("test")}}

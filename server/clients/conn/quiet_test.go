@@ -61,7 +61,7 @@ func (g *glances) View(f func(*state.State)) {
 	g.Replica.View(f)
 }
 
-// owe makes an address owe exactly that number of steps.
+// owe() makes an address owe exactly `steps` steps.
 func owe(from *address, steps int64) { from.Account.Charge(steps - from.Account.Owed()) }
 
 // refusing is a replica that refuses all requests.

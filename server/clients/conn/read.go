@@ -63,7 +63,7 @@ func (c *Conn) catchUp() bool {
 		c.out.Await(0, 0)
 }
 
-// run is the part of read under the state lock.
+// run() is the part of read() that runs under the state lock.
 func (c *Conn) run(st *state.State) {
 	frame, n, parked := c.reads.frame, 0, 0
 	for {
@@ -115,7 +115,7 @@ func (c *Conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		if c.out.Reserved() == 0 {
-			return w, false // not long: longAnswer reserves the memory for every long list
+			return w, false // not long: before a long list, longAnswer would have reserved memory
 		}
 	case jute.OpGetEphemerals:
 	default:
@@ -257,7 +257,7 @@ const (
 	parkedAnswer = 4 << 10 // longest answer of a read that may be parked, in the state at the request's arrival
 )
 
-// park parks a read if requests of its connection are pending. It returns wait if some are pending but this
+// park parks a read if requests of its connection are pending. `wait` is true if some are pending but this
 // read cannot be parked.
 func (c *Conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	o := &c.out

@@ -135,7 +135,7 @@ func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 // mayOnlyRead answers a request that a session without a leader cannot make.
 func (c *Conn) mayOnlyRead(class request.Class, xid int32, op jute.OpCode) bool {
 	zxid := c.replica.Zxid()
-	if class != request.Close || c.asked != 0 { // a logged session continues at another server
+	if class != request.Close || c.asked != 0 { // the session that the client named continues at another server
 		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
 	}
 	if c.reply(xid, op, zxid, jute.OK, nil) {

@@ -89,7 +89,7 @@ func (c *Conn) begin() ends.Reason {
 	return why
 }
 
-// panicked ends only this connection after a panic.
+// panicked() ends only this connection after a panic.
 func (c *Conn) panicked(p any) {
 	c.shared.Metrics.UnrecoverableErrors.Add(1)
 	c.out.Close(ends.Panic)
@@ -122,7 +122,7 @@ func (c *Conn) loop() ends.Reason {
 	}
 }
 
-// frames handles the bytes received.
+// frames() handles the bytes received.
 func (c *Conn) frames() ends.Reason {
 	for {
 		frame, _, err := c.reader.in.Peek(c.shared.Options.MaxFrame)
@@ -167,7 +167,7 @@ func (c *Conn) fill() ends.Reason {
 	return ends.None
 }
 
-// received records that n bytes have just arrived: the client is alive.
+// received() records that n bytes have just arrived: the client is alive.
 func (c *Conn) received(n int) {
 	c.reader.arrived = c.shared.Now()
 	c.shared.Metrics.BytesReceived.Add(int64(n))

@@ -43,7 +43,8 @@ type Shared struct {
 	Outboxes outbox.Shared
 }
 
-// New returns what the connections of a server share, before the first one comes. o has every default.
+// New returns what the connections of a server share, before the first one comes. In o all defaults are
+// filled in.
 func New(o options.Options) *Shared {
 	s := new(Shared)
 	s.Options, s.start = o, time.Now()
@@ -89,7 +90,7 @@ type life struct {
 
 // clock measures times since the server started. Only differences of such times have a meaning.
 type clock struct {
-	start time.Time // the moment at which now was zero
+	start time.Time // the moment at which Now would return 0
 	// batch is when the first reply of the present batch was appended; it is 0 while the batch has no reply. It
 	// belongs to the goroutine that applies the log.
 	batch time.Duration
@@ -107,7 +108,7 @@ func (k *clock) batchTime(o *state.Outcome) time.Duration {
 	return k.batch
 }
 
-// counts counts events that ZooKeeper's metrics lack.
+// counts holds counters of events that ZooKeeper's metrics lack.
 type counts struct {
 	AcceptErrors atomic.Int64 // failed accepts
 	Foreign      atomic.Int64 // connections with another protocol

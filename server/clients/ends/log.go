@@ -30,7 +30,7 @@ type Log struct {
 type lineKind struct{ msg, addr, reason string }
 
 type lineCount struct {
-	end     time.Duration // end of the present period; written counts the lines in it
+	end     time.Duration // end of the present period; `written` counts the lines in it
 	written int
 	more    int // dropped lines since the last line
 }

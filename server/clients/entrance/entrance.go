@@ -93,7 +93,7 @@ func (e *Entrance) Wait(ctx context.Context, stops <-chan struct{}) error {
 	}
 }
 
-// news wakes all waiting callers, because the result of Open may have changed.
+// news() wakes all waiting callers, because the result of Open may have changed.
 func (e *Entrance) news() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// attribute is one part of a name. Package asn1 requires that the names of its set types end in SET.
+// attribute is one part of a name. The name of the type attributeSET ends in SET because package asn1 reads
+// only such slices as sets.
 type attribute struct {
 	Type  asn1.ObjectIdentifier
 	Value asn1.RawValue

@@ -53,8 +53,8 @@ func (in *Input) Len() int { return in.w - in.r }
 func (in *Input) Bytes() []byte { return in.buf[in.r:in.w] }
 
 // Peek returns the next frame without its length prefix. It returns nil if the frame is not complete. A frame
-// longer than limit is an error: ErrLong if it is a setWatches, ErrFrame otherwise. Until the operation of
-// such a frame has arrived, Peek returns wait instead.
+// longer than `limit` is an error: ErrLong if it is a setWatches, ErrFrame otherwise. Until the operation of
+// such a frame has arrived, there is no error, and `wait` is true.
 func (in *Input) Peek(limit int) (frame []byte, wait bool, err error) {
 	in.want = 0
 	b := in.Bytes()

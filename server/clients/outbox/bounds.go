@@ -10,7 +10,7 @@ import (
 // An outbox reports its size to Memory only in steps of holdStep bytes, because many events are short.
 const holdStep = 16 << 10
 
-// Grown calls Hold after frames were appended.
+// Grown calls Hold after frames were appended, if the outbox is now large.
 func (o *Outbox) Grown(others bool) {
 	if o.Size() > FlushSize {
 		o.Hold(others)

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
-// quick reports whether flushing takes at most one short system call, so that the goroutine that applies
+// quick() reports whether flushing takes at most one short system call, so that the goroutine that applies
 // the log may do it.
 func (o *Outbox) quick() bool {
 	if o.Raw == nil {
@@ -70,7 +70,7 @@ func (o *Outbox) Flush() {
 	o.write(true)
 }
 
-// unread reports whether the connection's goroutine waits for the running flush, and so does not read from
+// unread() reports whether the connection's goroutine waits for the running flush, and so does not read from
 // the client.
 func (o *Outbox) unread() bool {
 	o.Lock()
@@ -78,8 +78,8 @@ func (o *Outbox) unread() bool {
 	return o.own || o.waiting
 }
 
-// write writes the whole outbox to the connection and ends the flush. If it would block and mayBlock is
-// false, it returns false; the flush is not over, and the caller must call write again.
+// write() writes the whole outbox to the connection and ends the flush. If it would block and mayBlock is
+// false, it returns false; the flush is not over, and the caller must call write() again.
 func (o *Outbox) write(mayBlock bool) bool {
 	for {
 		o.Lock()
@@ -114,7 +114,7 @@ func (o *Outbox) write(mayBlock bool) bool {
 	}
 }
 
-// flushed ends a flush. The caller has locked the outbox; flushed unlocks it.
+// flushed() ends a flush. The caller has locked the outbox; flushed() unlocks it.
 func (o *Outbox) flushed() {
 	o.flushing, o.own = false, false
 	ending := o.state == ending

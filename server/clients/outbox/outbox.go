@@ -111,7 +111,7 @@ type flight struct {
 	unsent []byte // the rest of the piece
 }
 
-// Init prepares the outbox of the connection owner; config is nil if the connection does not use TLS.
+// Init prepares the outbox of the connection `owner`. `config` is nil if the connection does not use TLS.
 func (o *Outbox) Init(s *Shared, owner Owner, nc net.Conn, config *tls.Config) {
 	o.s, o.owner, o.NC, o.Stat = s, owner, nc, observe.NewConn()
 	if config != nil {
@@ -132,8 +132,8 @@ type queue struct {
 	spare   []byte  // the buffer of the last flush
 	frames  int     // number of frames in full and buf
 
-	// gap says that the connection's goroutine builds a long reply. The reply's place is after the first pieces
-	// of full, as many as before says. Nothing after the gap is written until the reply is there.
+	// gap says that the connection's goroutine builds a long reply. The reply's place is after the first
+	// `before` pieces of `full`. Nothing after the gap is written until the reply is there.
 	gap    bool
 	before int
 }
@@ -243,7 +243,7 @@ func (r *requests) Pop() {
 	}
 }
 
-// sleep blocks the connection's goroutine until rouse() is called, with the outbox unlocked.
+// sleep() unlocks the outbox and blocks the connection's goroutine until rouse() is called.
 func (o *Outbox) sleep(waitFor int) {
 	o.waiting, o.waitFor = true, int32(waitFor)
 	if o.wake == nil {
@@ -345,7 +345,7 @@ func (q *queue) OpenGap() {
 	q.gap, q.before = true, len(q.full)
 }
 
-// Fill puts the reply into the gap. Other replies may share its list.
+// Fill puts the reply into the gap. Other replies may share `list`.
 func (o *Outbox) Fill(head, list, tail []byte) {
 	o.fill(piece{b: head}, piece{list, &budget.Uncounted}, piece{b: tail})
 }

@@ -102,9 +102,9 @@ func TestLongOutboxIsNotCopied(t *testing.T) {
 	expect.Equal(t, first, &o.full[0].b[0], "the first buffer has moved")
 }
 
-// A reply waits for at most one run of outboxes, however many outboxes an event fills. The outboxes wait for
-// at most one run of replies. This also holds for the reply to the client that made the change, whether or
-// not that client watches.
+// A reply waits for at most one run of outboxes, however many outboxes an event fills. These outboxes wait
+// for at most one run of replies. This also holds for the reply to the client that made the change, whether
+// or not that client watches.
 func TestRepliesDoNotWaitForAHerd(t *testing.T) {
 	var f Flushers
 	f.cond.L = &f.mu
@@ -348,8 +348,8 @@ func TestLongPendingRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// Kick writes a single reply itself and leaves other batches to the flushers. A few events come before the
-// replies.
+// Kick writes a single reply itself and leaves other batches to the flushers. In a small batch the outboxes
+// with events are written before those with replies.
 func TestBatchesOfOutboxes(t *testing.T) {
 	for n, lane := range map[int]int{1: 0, 2: 0, herd - 1: 0, herd: 1, herd + 1: 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

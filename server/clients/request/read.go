@@ -16,7 +16,7 @@ type Watch struct {
 	Kind watches.Kind
 }
 
-// Steps returns the cost of a read whose reply has that many bytes, plus the cost of the watch that the read
+// Steps returns the cost of a read whose reply has `reply` bytes, plus the cost of the watch that the read
 // sets.
 func (w *Watch) Steps(ids []jute.ID, reply int) int64 {
 	steps := bounds.ReadSteps(w.Path, ids) + reply/bounds.ReadBytes

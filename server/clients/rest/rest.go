@@ -171,7 +171,7 @@ func (r *Rest) run() {
 	}
 }
 
-// release ends a visit; read holds the bytes that the visit read last. If these bytes are only pings that
+// release ends a visit; `read` holds the bytes that the visit read last. If these bytes are only pings that
 // were answered, c rests again. Otherwise c gets a goroutine.
 func (r *Rest) release(c Sleeper, read []byte, err error) {
 	wakes := len(read) > 0 || err != nil

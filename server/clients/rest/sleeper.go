@@ -12,7 +12,8 @@ type Sleeper interface {
 	// IsOpen reports whether the connection has not begun to end.
 	IsOpen() bool
 	// Visit reads the arrived bytes and answers pings. If anything else has arrived, Visit leaves the bytes that
-	// it read last in buf and returns their number. last says that the end of the connection has arrived too.
+	// it read last in `buf` and returns their number. `last` says that the end of the connection has arrived,
+	// too.
 	Visit(p Poller, last bool, buf []byte) (n int, err error)
 	// Rise gives the connection its own goroutine, and hands over the bytes that were read last or the error of
 	// the read.

@@ -3,9 +3,9 @@ package watchers
 import "github.com/zlockd/zlockd/server/clients/outbox"
 
 // maxTells bounds the cost, in steps, of the events of one change for all connections of an address. When the
-// bound is exceeded, the server closes the remaining connections. An event of a node that a connection
-// watches itself costs 1/tellsInStep; a recursive watch of a connection costs at least a step. Each tellBytes
-// of events cost a step.
+// bound is exceeded, the server closes the remaining connections. An event costs 1/tellsInStep of a step for
+// each connection that watches exactly its node. The events of a recursive watch cost at least a step for
+// each connection. Each tellBytes of events cost a step.
 const (
 	maxTells    = 80_000
 	tellsInStep = 4
@@ -22,7 +22,7 @@ func (t *Table) heardBy(c *Watcher) *heard {
 	return &t.hears[c.hears-1]
 }
 
-// charged returns the steps that an address has been charged for the change so far.
+// charged() returns the steps that an address has been charged for the change so far.
 func (t *Table) charged(from *Address) (steps int) {
 	to := &from.change
 	if to.steps == 0 {

@@ -61,7 +61,7 @@ type run struct {
 type heard struct {
 	c    *Watcher
 	cut  bool  // no event is sent, because the address exceeds maxTells
-	last run   // empty if from equals to
+	last run   // empty if `from` equals `to`
 	runs []run // the runs before last; other connections may share the slice
 }
 
@@ -70,8 +70,8 @@ type deep struct {
 	path  uint32
 	asks  bool // at least one run has an ACL
 	runs  []run
-	ids   *[]jute.ID // the identities of the last connection for which runs was checked
-	heard []run      // the events that a connection with the identities ids gets
+	ids   *[]jute.ID // the identities for which `heard` was computed last
+	heard []run      // the events that a connection with the identities `ids` gets
 }
 
 // question asks whether a client with these identities may read a node with this ACL.
@@ -106,7 +106,7 @@ func union(a, b []run) (all []run) {
 	return all
 }
 
-// close appends the run last to runs and empties last.
+// close() appends `last` to `runs`, and empties `last`.
 func (h *heard) close() {
 	if h.last.from != h.last.to {
 		h.runs, h.last = append(h.runs, h.last), run{}

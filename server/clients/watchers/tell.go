@@ -29,7 +29,7 @@ func (t *Table) Tell(zxid int64, events []tree.Event) {
 	}
 }
 
-// number returns the number, in this portion, of the event that the tree reports.
+// number() returns the number, in this portion, of the event that the tree reports.
 func (t *Table) number() int {
 	if !t.encoded {
 		t.encoded = true
@@ -194,7 +194,7 @@ func (t *Table) handRun(o *outbox.Outbox, r run, l *budget.Loan) {
 	}
 }
 
-// count adds the number of receivers of this portion's events to the metrics.
+// count() adds the number of receivers of this portion's events to the metrics.
 func (t *Table) count() {
 	to, from := 0, 0
 	for _, e := range t.events {

@@ -29,7 +29,7 @@ type Bounds struct{ PerConn, All, BytesPerConn, Bytes int }
 
 // told records which part of a change an address has received. Table.mu guards it.
 type told struct {
-	steps int          // cost of its events, in units of a step divided by tellsInStep
+	steps int          // cost of its events, in units of 1/tellsInStep of a step
 	loan  *budget.Loan // loan of the portion
 	alone bool         // the address had no buffers before the change
 }

@@ -64,8 +64,8 @@ func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
 	}
 }
 
-// At a bound a connection can set each watch again that it has. That needs no room, and the watch of another
-// kind at the same path does.
+// A connection at a bound can set each watch again that it has, because that needs no room. A watch of
+// another kind at the same path needs room.
 func TestWatchThatIsSetAgainNeedsNoRoom(t *testing.T) {
 	for _, b := range []Bounds{{PerConn: 1}, {All: 1}, {BytesPerConn: 28 + 80 + 2}} {
 		for _, kind := range []watches.Kind{watches.Data, watches.Child, watches.Persistent, watches.Recursive} {
@@ -115,8 +115,8 @@ func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
 	expect.Equal(t, s.table.Count()+int(s.table.Bytes()), 0)
 }
 
-// The memory of an address is counted again when a connection ends whose watches have grown by at least a
-// step.
+// When a connection ends whose watches have grown by at least a step, the memory of its address is counted
+// again.
 func TestStepOfWatchesGoesWithItsConnection(t *testing.T) {
 	for bytes, left := range map[int]int64{watchStep: 0, watchStep - 1: 99} {
 		s, c := quiet(t, Bounds{}, 0, 0)

@@ -14,7 +14,7 @@ import (
 const Skew = 5 * time.Minute
 
 // checksumGSS is the type of the "checksum" that carries the requests of a GSS-API client (RFC 4121, 4.1.1).
-// This server reads only the flag mutual.
+// This server reads only flagMutual, by which the client asks for a proof of the server's identity.
 const (
 	checksumGSS = 0x8003
 	flagMutual  = 1 << 1
@@ -155,7 +155,8 @@ func (t *ticketSecret) check(now time.Time) (Principal, error) {
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// openAuthenticator verifies that the client has the ticket's key at this moment.
+// openAuthenticator verifies that the client has the ticket's key, and made its authenticator within Skew of
+// `now`.
 func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Time) (a *authenticator,
 	mutual bool, err error) {
 	plain, err := key.open(req.Authenticator, usageAuthenticator)

@@ -22,7 +22,7 @@ type Exchange struct {
 	user    string // the user that the client has proved to be
 }
 
-// Begin begins a negotiation; its session key and sequence number come from random. With this method a
+// Begin begins a negotiation; its session key and sequence number come from `random`. With this method a
 // Service is a [sasl.Mechanism].
 func (s *Service) Begin(random io.Reader) sasl.Negotiation { return s.begin(random) }
 

@@ -98,7 +98,7 @@ func parseKeytab(b []byte) (keytab, error) {
 	return k, nil
 }
 
-// parseEntry reads an entry of a keytab; ok is false if the entry is not complete.
+// parseEntry reads an entry of a keytab; `ok` is false if the entry is not complete.
 func parseEntry(r cryptobyte.String) (e keytabEntry, ok bool) {
 	var parts, etype uint16
 	var version uint8
@@ -123,7 +123,8 @@ func parseEntry(r cryptobyte.String) (e keytabEntry, ok bool) {
 	return e, ok
 }
 
-// choose returns the principal named text, and its keys. For "" it returns the keytab's only principal.
+// choose returns the principal whose name is `text`, and its keys. For "" it returns the keytab's only
+// principal.
 func (k keytab) choose(text string) (Principal, keytab, error) {
 	var want Principal
 	if text != "" {

@@ -28,7 +28,7 @@ type Service struct {
 	replays   replays
 
 	mu     sync.Mutex // guards the fields below
-	keytab keytab     // only the keys of principal
+	keytab keytab     // only the keys of `principal`
 	looked time.Time
 	stamp  [2]int64 // stamp of the file from which keytab was read
 	// problem is why the present file cannot be used. It is "" if the file can be used.
@@ -54,8 +54,8 @@ func New(o Options) (*Service, error) {
 // Principal returns this server's principal.
 func (s *Service) Principal() string { return s.principal.String() }
 
-// keys returns the keys of the file. If look is false, the result may be as old as the duration lookAgain.
-// While the file cannot be used, the last good keys stay in use.
+// keys() returns the keys of the file. If `look` is false, the result may be as old as the duration
+// lookAgain. While the file cannot be used, the last good keys stay in use.
 func (s *Service) keys(now time.Time, look bool) keytab {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,7 +40,7 @@ type Actor struct {
 	source    Source
 	look      *look.Looker
 	desk      *ask.Desk
-	authorize port.Super // checks the users that may act; nil: no user may act
+	authorize port.Super // checks whether a user may act; nil: no user may
 	log       *slog.Logger
 	token     string // the page's token, which a change must send
 }

@@ -178,9 +178,9 @@ func TestARefusedActionSaysWhy(t *testing.T) {
 	}
 }
 
-// An action reaches only the contender that the operator saw. It does not reach one that created the node
-// again before the request is applied, with the same version. Other nodes that appear next to it do not
-// prevent the action.
+// An action reaches only the contender that the operator saw. It fails if the contender's node was removed
+// and created again before the request is applied, although the new node has the same version. A node that
+// appears next to it does not prevent the action, unless new nodes appear again and again.
 func TestAnActionReachesTheContenderThatWasSeen(t *testing.T) {
 	const record = `{"v":1,"host":"web"}`
 	again := func(l *lone, a, b session.Session) {
@@ -240,8 +240,8 @@ func TestAnActionReachesTheContenderThatWasSeen(t *testing.T) {
 	}
 }
 
-// A number is repeated only if the directory was created again: nodes created next to it do not prevent an
-// action.
+// An action on a contender with a number fails if the directory was created again, because only then another
+// node can get the same number. Nodes that are created next to the contender do not prevent the action.
 func TestAnActionReachesANumberedContenderInABusyQueue(t *testing.T) {
 	const name = "x-lock-0000000000"
 	const record = `{"v":1,"host":"web"}`
@@ -276,7 +276,7 @@ func TestAnActionReachesANumberedContenderInABusyQueue(t *testing.T) {
 // actorOf returns an actor on a source.
 func actorOf(s Source) *Actor { return &Actor{source: s, look: look.New(s, false)} }
 
-// hands is a source that counts what was done by hand.
+// hands is a source that counts the calls of HandOver and TakeSnapshot.
 type hands struct {
 	Source
 	status report.Status

@@ -17,7 +17,7 @@ import (
 )
 
 // edit changes the node of a contender as the super user, in a new session that it closes afterwards. The
-// argument body is the body of the operation.
+// operation is `op` with the body `body`.
 func edit(ctx context.Context, on Source, q *recipe.Queue, c *recipe.Entry, op jute.OpCode,
 	body []byte,
 ) error {
@@ -43,13 +43,13 @@ var (
 // changeTries is how many times change() tries.
 const changeTries = 100
 
-// change runs an operation on the contender's node at target, if that is still the node with the contender's
-// token when the request is applied. A node's version cannot show this, because a node that was made again at
-// the same path has the same version. So change sends a multi, which also makes and removes a sequential node
-// in each directory above the contender's node. The number of the sequential node shows whether any node was
-// made in the directory since change looked. If so, the whole multi fails, and change looks again. The root
-// is not checked, because it cannot be replaced. The directory of a numbered node is not checked either,
-// because new contenders may often come: a directory never gives a number twice.
+// change() runs an operation on the contender's node, whose path is `target`. If another node has replaced
+// that node when the request is applied, change() returns an error. The version of a node does not show this,
+// because the new node may have the same version. So change() sends a multi, which also makes and removes a
+// sequential node in each directory above the contender's node, up to the root. The number of the sequential
+// node shows whether any node was made in the directory since change() looked. If so, the whole multi fails,
+// and change() looks again. If the contender's node has a number, change() does not check the node's own
+// directory: new contenders may often come there, and a directory never gives a number twice.
 func change(ctx context.Context, on Source, s *session.Session, target string, c *recipe.Entry,
 	op []byte,
 ) error {

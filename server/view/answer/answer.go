@@ -93,8 +93,8 @@ type Top struct {
 	// Seconds is the time over which requests and bytes are counted.
 	Seconds   float64 `json:"seconds"`
 	Note      string  `json:"note"`
-	Clients   []Busy  `json:"clients"`          // by address
-	Watched   []Busy  `json:"watched"`          // paths by watches
+	Clients   []Busy  `json:"clients"`          // one for each address
+	Watched   []Busy  `json:"watched"`          // paths, with the number of their watches
 	Hidden    int     `json:"hidden,omitempty"` // paths left out of Watched: not every client may list them
 	Truncated string  `json:"truncated,omitempty"`
 }

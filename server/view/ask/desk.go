@@ -35,14 +35,14 @@ const (
 
 // Desk takes the questions of operators and sends the answers. Any goroutine may use it.
 type Desk struct {
-	authorize port.Super // checks the users that may see all names; nil: there are no such users
+	authorize port.Super // checks whether a user may see all names; nil: no user may
 	showAll   bool       // every client sees all names
 	status    func(report.Need) *report.Status
 	costly    chan struct{}
 	outgoing  port.Outgoing
 }
 
-// New returns a desk. status describes the server.
+// New returns a desk. The parameter `status` is a function that describes the server.
 func New(authorize port.Super, showAll bool, status func(report.Need) *report.Status) *Desk {
 	return &Desk{authorize: authorize, showAll: showAll, status: status,
 		costly: make(chan struct{}, costlyAtOnce)}

@@ -64,11 +64,11 @@ type Scan struct {
 	At        time.Time // time on the local clock
 	Took      time.Duration
 	Locks     []recipe.Queue
-	unlisted  int            // ephemeral nodes of locks that not every client may list
+	unlisted  int            // number of locks that not every client may list
 	listed    []recipe.Queue // the locks that every client may list; nil if every client may list all locks
 	Total     int            // ephemeral nodes
 	Truncated bool
-	// noPrefixes says that not every client may list the children of the root.
+	// NoPrefixes says that not every client may list the children of the root.
 	NoPrefixes bool
 
 	Troubles
@@ -90,8 +90,8 @@ func (g *lazyGraph) of(l *Looker, locks []recipe.Queue) *recipe.Graph {
 // WaitGraph returns the wait graph of all locks.
 func (s *Scan) WaitGraph() *recipe.Graph { return s.graph.of(s.by, s.Locks) }
 
-// Seen returns the locks that a question may see, their wait graph, and the number of locks that it may not
-// see.
+// Seen returns the locks that an answer may show, their wait graph, and the number of locks that it may not
+// show. If `all` is true, it may show all locks.
 func (s *Scan) Seen(all bool) (list []recipe.Queue, graph func() *recipe.Graph, hidden int) {
 	if all || s.unlisted == 0 {
 		return s.Locks, s.WaitGraph, 0
@@ -110,7 +110,7 @@ type scans struct {
 // FreshFor. So scanning costs a small part of one processor for any number of requests. A scan that no
 // request has replaced is dropped after keepScan.
 const (
-	FreshFor  = 5 * time.Second // watches change without a zxid
+	FreshFor  = 5 * time.Second // not longer, because watches change without a new zxid
 	costShare = 10
 	keepScan  = 20 * time.Second
 )
@@ -204,7 +204,7 @@ func (l *Looker) At(ctx context.Context, path string) (q recipe.Queue, at *locks
 // SessionsAtOnce is how many sessions Each looks up under one hold of the state lock.
 const SessionsAtOnce = 256
 
-// Each calls f, under the state lock, for each of the sessions that exists.
+// Each calls f, under the state lock, for each of these sessions that still exists.
 func (l *Looker) Each(ctx context.Context, ids []int64, f func(session.Session, *tree.Tree)) error {
 	for part := range slices.Chunk(ids, SessionsAtOnce) {
 		if ctx.Err() != nil {
@@ -221,7 +221,7 @@ func (l *Looker) Each(ctx context.Context, ids []int64, f func(session.Session, 
 	return nil
 }
 
-// Sessions looks sessions up.
+// Sessions returns the sessions with these ids, as far as they exist.
 func (l *Looker) Sessions(ids map[int64]bool) map[int64]session.Session {
 	found := make(map[int64]session.Session, len(ids))
 	_ = l.Each(context.Background(), slices.Collect(maps.Keys(ids)),

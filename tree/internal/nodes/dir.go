@@ -103,7 +103,7 @@ func (d *Dir) index(seed maphash.Seed) {
 	}
 }
 
-// put stores slot in the index, which must not hold the slot's child yet.
+// put() stores `slot` in the index, which must not hold the child of this slot yet.
 func (d *Dir) put(slot uint64) {
 	mask := len(d.slots) - 1
 	i := int(slot>>32) & mask

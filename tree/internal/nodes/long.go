@@ -15,7 +15,7 @@ type Long struct {
 	kept  []byte // the list
 	nodes []*Node
 
-	// For a list of children: List keeps it in dir.cache, if mark is still there.
+	// For a list of children: List keeps the list in dir.cache if dir.cache still holds `mark`.
 	dir  *Dir
 	mark *[]byte
 

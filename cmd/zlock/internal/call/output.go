@@ -106,7 +106,7 @@ func (p *Printer) Flush() error {
 // like other text.
 func Clean(s string) string { return answer.Visible(s) }
 
-// IsTerminal reports whether f is a character device that is not the null device.
+// IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool {
 	return f != nil && ttyPgrp(int(f.Fd())) != 0
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // StatusLine shows progress. On a terminal it overwrites one line. Elsewhere it writes a new line when the
-// kind of message changes, and sometimes in between.
+// kind of message changes, and otherwise at most one line in each period of statusEvery.
 type StatusLine struct {
 	w        io.Writer
 	terminal bool

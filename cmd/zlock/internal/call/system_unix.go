@@ -15,7 +15,7 @@ import (
 func ttyPgrp(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	if err != nil {
-		// A terminal need not be the controlling terminal of this process.
+		// If the terminal is not the controlling terminal of this process, its group cannot be read: return -1.
 		if _, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ); err != nil {
 			return 0
 		}
@@ -27,7 +27,7 @@ func ttyPgrp(fd int) int {
 // awaitUnread waits until the other end of a pipe, socket or terminal is closed.
 func awaitUnread(fd int) bool {
 	for {
-		fds := []unix.PollFd{{Fd: int32(fd)}} // poll always reports errors
+		fds := []unix.PollFd{{Fd: int32(fd)}} // asks for no events: poll always reports errors
 		_, err := unix.Poll(fds, -1)
 		switch {
 		case err == nil:
@@ -38,8 +38,8 @@ func awaitUnread(fd int) bool {
 	}
 }
 
-// DieOfInterrupt ends this process by SIGINT, so that Ctrl-C also ends a shell's loop around zlock. The shell
-// sees the same exit code.
+// DieOfInterrupt ends this process by SIGINT, so that Ctrl-C also ends a shell's loop around zlock. The exit
+// code that a shell sees stays the same.
 func DieOfInterrupt() {
 	signal.Reset(syscall.SIGINT)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)

@@ -30,7 +30,7 @@ type AdminFlags struct {
 	auth    Flags // the auth file, and how the admin port uses TLS
 }
 
-// AddAdminFlags adds the options of a command that uses the admin listener. changes says that the command
+// AddAdminFlags adds the options of a command that uses the admin listener. `changes` says that the command
 // changes something.
 func AddAdminFlags(fs *pflag.FlagSet, changes bool) *AdminFlags {
 	f := &AdminFlags{Timeout: AnswerTimeout}
@@ -76,7 +76,8 @@ func (f *AdminFlags) Address(c *call.Call) string {
 	return cmp.Or(f.addr, c.Getenv("ZLOCK_ADMIN"), "127.0.0.1:8181")
 }
 
-// WithAdmin runs do with the admin listener, until the command's timeout or a signal.
+// WithAdmin calls do() with the admin listener. The context of do() ends at the command's timeout or at a
+// signal.
 func WithAdmin(c *call.Call, f *AdminFlags, do func(context.Context, Admin) error) error {
 	if err := f.auth.readAuth(c.App); err != nil {
 		return err

@@ -38,7 +38,8 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 	if len(members) == 0 {
 		return wrong, worth
 	}
-	// The list of members has the ports for clients without TLS.
+	// The list of members has only their ports without TLS. If a server was asked over TLS, compare only the
+	// hosts.
 	secure := slices.ContainsFunc(found, func(f finding) bool { return f.Certificate != nil })
 	same := sameServer(ctx, secure)
 	for _, server := range list {
@@ -59,8 +60,8 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 	return wrong, worth
 }
 
-// clientAddrs reads the members' addresses for clients from the data of /zookeeper/config. It
-// returns none unless every member has one.
+// clientAddrs reads the members' addresses for clients from the data of /zookeeper/config. It returns none if
+// a member lacks such an address.
 func clientAddrs(config string) (list []string) {
 	for line := range strings.Lines(config) {
 		if !strings.HasPrefix(line, "server.") {

@@ -235,7 +235,7 @@ func probe(ctx context.Context, f *finding, chroot string, conn *connect.Flags) 
 	if err != nil {
 		return fmt.Errorf("no second session: %w", err)
 	}
-	defer func() { _ = raw.Close(ctx) }() // the node ends with the session
+	defer func() { _ = raw.Close(ctx) }() // if this fails, the session ends by its timeout
 	best := time.Hour
 	for range 5 {
 		begun := time.Now()

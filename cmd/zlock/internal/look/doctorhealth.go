@@ -19,8 +19,8 @@ type health struct {
 	Uptime  int64    `json:"uptime_ms"`
 }
 
-// adminsOf returns the admin listener of each server: named is a list of them, or a port that is the same at
-// each host.
+// adminsOf returns the admin listener of each server. `named` is a list of these listeners, or a single one,
+// whose port is the same at each host.
 func adminsOf(servers []string, named string) ([]string, error) {
 	list := strings.Split(named, ",")
 	switch {
@@ -50,7 +50,7 @@ func adminsOf(servers []string, named string) ([]string, error) {
 // healthTimeout bounds the wait for a health report.
 const healthTimeout = 5 * time.Second
 
-// askHealth adds the health report of a zlockd.
+// askHealth adds the health report of a zlockd to its finding.
 func askHealth(ctx context.Context, c *call.Call, f *finding, flags *connect.AdminFlags, addr string) error {
 	if f.Kind != "zlockd" {
 		return nil

@@ -19,7 +19,7 @@ import (
 // certificateSoon is how long before its expiry doctor mentions a certificate.
 const certificateSoon = 30 * 24 * time.Hour
 
-// endsIn says when a certificate with this time left ends.
+// endsIn says when a certificate ends that is valid for the time `left`.
 func endsIn(left time.Duration) string {
 	if left <= 0 {
 		return "has expired"
@@ -30,9 +30,9 @@ func endsIn(left time.Duration) string {
 	return fmt.Sprintf("ends in %d days", int(left.Hours()/24))
 }
 
-// word sends a four-letter word to a server. It returns the server's answer and when the server's certificate
-// ends; ends is nil without TLS. If the server can be reached but does not answer, the answer is "" and err
-// is nil.
+// word() sends a four-letter word to a server. It returns the server's answer and when the server's
+// certificate ends; `ends` is nil without TLS. If the server can be reached but does not answer, the answer
+// is "" and err is nil.
 func word(ctx context.Context, f *connect.Flags, server, word string) (
 	answer string, ends *time.Time, err error) {
 	cfg, err := f.TLSConfig()

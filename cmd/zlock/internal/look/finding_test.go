@@ -66,7 +66,8 @@ func TestPortForServersIsNoPortForClients(t *testing.T) {
 	}
 }
 
-// The list of members has one port of each server, but the servers serve TLS at another port.
+// The list of members has one port of each server, but the servers serve TLS at another port. So only the
+// hosts are compared.
 func TestServersWithTLSAreComparedByTheirHosts(t *testing.T) {
 	const config = "server.1=127.0.0.1:2888:3888;127.0.0.1:2181\nserver.2=127.0.0.2:2888:3888;127.0.0.2:2181\n"
 	end := time.Now().Add(time.Hour)
@@ -145,8 +146,8 @@ func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 	}
 }
 
-// A single admin listener gives the port for the hosts of all servers. Several listeners belong to the
-// servers in their order.
+// If the user names one admin listener, doctor asks its port on the host of each server. If the user names
+// several, they belong to the servers in the order of the two lists.
 func TestAdminListenerOfEachServer(t *testing.T) {
 	servers := []string{"a:2181", "[::1]:2181", "c:2281"}
 	for named, want := range map[string]string{

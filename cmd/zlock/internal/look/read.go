@@ -41,8 +41,8 @@ func addServerFlags(fs *pflag.FlagSet) *serverFlags {
 type reader interface {
 	Inspect(ctx context.Context, path string) (*recipe.Queue, error)
 	WaitGraph(ctx context.Context, root string) (*recipe.Graph, error)
-	// eachLock calls f for each lock at root or among its children; with deep, for each lock at or below
-	// root.
+	// eachLock calls f() for each lock at `root` or among its children. If `deep` is true, it calls f() for each
+	// lock at or below `root`.
 	eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error
 	// left() says what the last answer lacks. It returns "" if the answer is complete, or if an earlier call has
 	// already reported this.
@@ -180,8 +180,8 @@ func (v view) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error)
 // maxAsk is how many entries the lock view returns at a time.
 const maxAsk = 1000
 
-// rows reads a list of locks or sessions part by part until it has limit rows, and returns how many there are
-// in all. It also passes on the raw objects, for -o json.
+// rows reads a list of locks or sessions part by part until it has `limit` rows, and returns how many there
+// are in all. It also passes on the raw objects, for -o json.
 func rows[T any](ctx context.Context, a connect.Admin, path string, q url.Values, limit int,
 	f func(json.RawMessage, *T)) (total int, err error) {
 	for at := 0; at < limit; {

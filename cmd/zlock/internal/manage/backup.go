@@ -38,7 +38,7 @@ func Export() *call.Command {
 the name that the file must have. To export a stopped server: zlockd export.`)
 }
 
-// fetchCommand returns a command that writes the state in a format to a file.
+// fetchCommand returns a command that writes the state to a file, in the format `format`.
 func fetchCommand(name, format, does, help string) *call.Command {
 	return &call.Command{
 		Name: name, Args: "FILE|-", Least: 1, Most: 1, Does: does, Help: help, Prints: []any{takenFile{}},
@@ -57,7 +57,7 @@ func fetchCommand(name, format, does, help string) *call.Command {
 	}
 }
 
-// fetchState writes the state in a format to the file of the command line.
+// fetchState writes the state to the file of the command line, in the format `format`.
 func fetchState(ctx context.Context, c *call.Call, admin connect.Admin, format, output string,
 	force bool) error {
 	body, err := admin.Open(ctx, http.MethodGet, "/commands/snapshot?format="+format, nil)

@@ -41,7 +41,7 @@ func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.
 			}
 		})
 		lost := cli.HasCode(err, call.ExitNoSession) || status.Of(err) == status.Interrupted
-		// If no server ever answered, the address is more likely wrong.
+		// If no server has ever answered, the address is probably wrong, so zlock does not ask again.
 		if !lost || heard.IsZero() || time.Since(heard) >= patience || ctx.Err() != nil {
 			return err
 		}

@@ -86,7 +86,8 @@ type restartWatch struct {
 	answered bool // a server has answered
 }
 
-// members reads the list. After the first answer, it treats a server that does not answer as restarting.
+// members reads the list of members. After the first answer, it treats a server that does not answer as
+// restarting.
 func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 	for {
 		asked, cancel := context.WithTimeout(ctx, memberSilent)
@@ -122,12 +123,12 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 				ill = append(ill, m)
 			}
 			starts, waits := before[m.ID]
-			if waits && starts == 0 { // without an earlier answer, this one does not show a restart
+			if waits && starts == 0 { // the server has not answered before, so this number of starts shows no restart
 				starts = m.Starts
 				before[m.ID] = starts
 			}
 			switch {
-			case !waits: // restarted, or new
+			case !waits: // has restarted already, or has joined since
 			case m.Well() && m.Starts != starts:
 				w.line.End()
 				w.Say("server %d was restarted", m.ID)

@@ -48,7 +48,7 @@ file is damaged, 120 if none answers.`,
 	}
 }
 
-// shortName is how many characters of a cluster's name suffice.
+// shortName is how many characters of the cluster's name the user must type at least.
 const shortName = 8
 
 func restore(c *call.Call, f *connect.AdminFlags, keep bool, yes, format string) error {

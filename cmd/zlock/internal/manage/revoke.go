@@ -47,7 +47,7 @@ not released within --wait.`,
 	}
 }
 
-// me returns a name of this user for other clients.
+// me() returns the name of this user that other clients see.
 func me() string {
 	host, _ := os.Hostname()
 	if u, err := user.Current(); err == nil && u.Username != "" {

@@ -78,7 +78,7 @@ var otherNames = map[string]string{
 	"addwatch": "watch", "exit": "quit", "dir": "ls", "cat": "get", "exists": "stat", "auth": "addauth",
 }
 
-// notTaken maps verbs of zkCli that this table lacks to what the user can do instead.
+// notTaken has the verbs of zkCli that this table lacks, each with what the user can do instead.
 var notTaken = map[string]string{
 	"setquota":     "write /zookeeper/quota with zkCli.sh of a ZooKeeper",
 	"listquota":    "read /zookeeper/quota: zlock node ls -R /zookeeper/quota",

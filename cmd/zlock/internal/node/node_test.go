@@ -274,8 +274,8 @@ func TestExportAndImport(t *testing.T) {
 	expect.Equal(t, errs.take(), "0 nodes made, 4 changed\n", "import says")
 }
 
-// An export with a container and with ids that contain commas can be imported. A line of an import cannot
-// lead out of the operand of import. A line without an ACL keeps the node's ACL.
+// An export with a container and with ids that contain commas can be imported. The path in a line cannot lead
+// out of the node that import was given. A line without an ACL keeps the node's ACL.
 func TestImportOfUnusualLines(t *testing.T) {
 	s, out, errs := newShell(t)
 	imports := func(text string, words ...string) error {

@@ -23,9 +23,9 @@ import (
 
 const prompt = "zlock> "
 
-// Prompt runs the verbs that a person types at the terminal in and out, until quit. The Tab key completes
-// verbs and paths, and the arrow keys recall earlier lines. An interrupt ends only the running verb. SIGTERM
-// ends the prompt, whatever the prompt waits for.
+// Prompt runs the verbs that a person types, until the verb quit. `in` and `out` are the terminal. The Tab
+// key completes verbs and paths, and the arrow keys recall earlier lines. An interrupt ends only the running
+// verb. SIGTERM ends the prompt, whatever the prompt waits for.
 func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 	fd := int(in.Fd())
 	cooked, err := term.MakeRaw(fd)

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// path prints one path.
+// path() prints one path.
 func (s *Shell) path(p string) error {
 	if s.Format == call.JSON {
 		return s.json(struct {
@@ -23,8 +23,8 @@ func (s *Shell) path(p string) error {
 	return nil
 }
 
-// walk calls f for a node and all nodes below it, parents first. If the session may not read the children of
-// a node, walk calls hidden; if hidden is nil, walk ends with an error.
+// walk calls f() for a node and all nodes below it, parents first. If the session may not read the children
+// of a node, walk calls hidden() instead; if hidden is nil, walk ends with an error.
 func (s *Shell) walk(ctx context.Context, p string, hidden, f func(path string) error) error {
 	names, _, err := s.children(ctx, p)
 	if errors.Is(err, zk.ErrNoAuth) && hidden != nil {

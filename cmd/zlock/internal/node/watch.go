@@ -51,7 +51,7 @@ func removeWatches(ctx context.Context, c *verbCall) error {
 	return c.Conn.RemoveWatches(ctx, c.args[0])
 }
 
-// event prints a change as zkCli does, or on one line.
+// event() prints a change as zkCli does, or on one line.
 func (s *Shell) event(e zk.Event) {
 	kind := e.Type.String()
 	if e.Type == zk.EventLost {

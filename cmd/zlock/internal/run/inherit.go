@@ -86,8 +86,8 @@ func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot stri
 	return found, nil
 }
 
-// living() returns the first of these holds of a path that a client still has. If there is none, the error is
-// fence.ErrStale.
+// living() returns the first element of `holds`, all of the same path, that a client still has. If there is
+// none, the error is fence.ErrStale.
 func living(ctx context.Context, cl *client.Client, holds []fence.Sequencer, path string) (fence.Sequencer,
 	error) {
 	for _, s := range holds {

@@ -113,8 +113,7 @@ func (f *lockFlags) mode() fence.Mode {
 
 // options turns the flags into options of the client.
 func (f *lockFlags) options() []client.Option {
-	// The lock must stay held until the child is gone, not only until the client has reported the loss to
-	// zlock.
+	// The lock must stay held until COMMAND is gone, not only until the client has reported the loss to zlock.
 	opts := append(connect.LayoutOption(f.layout), client.WithLinger())
 	if f.reason != "" {
 		opts = append(opts, client.WithReason(f.reason))
@@ -149,7 +148,7 @@ func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, pat
 	err := t.during(ctx, f.conflict, func() error {
 		return waiting(ctx, f.timeout, f.conflict, func(ctx context.Context) (err error) {
 			if lease, err = f.take(ctx, t, paths, try); errors.Is(err, client.ErrNotAcquired) {
-				err = &cli.ExitError{Code: f.conflict} // an ExitError even if the code is 0
+				err = &cli.ExitError{Code: f.conflict} // cli.Exit would return nil for the code 0
 			}
 			return err
 		})

@@ -62,7 +62,7 @@ func addRunFlags(fs *pflag.FlagSet, killAfter *time.Duration) *runFlags {
 	return f
 }
 
-// loss turns the flags into the actions on a loss.
+// loss() turns the flags into the actions on a loss.
 func (f *runFlags) loss(killAfter time.Duration, revocable bool) (supervise.Loss, error) {
 	l := supervise.Loss{KillAfter: killAfter}
 	var err error
@@ -170,7 +170,7 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 }
 
 // only() refuses the options of run that have no effect together with the option in `beside`. The options in
-// allowed have an effect.
+// `allowed` have an effect.
 func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	f.fs.Visit(func(g *pflag.Flag) {
 		if err == nil && g.Name != beside && !slices.Contains(allowed, g.Name) {
@@ -320,7 +320,7 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 		if err := j.nextGuard(); err != nil {
 			return err
 		}
-		j.flags.readyFD = -1 // ready reports only once
+		j.flags.readyFD = -1 // so that ready() reports only once
 		j.ctx, j.stop = call.Interruptible()
 		if err := call.Sleep(j.ctx, restartPause); err != nil {
 			return err
@@ -384,7 +384,7 @@ func (s *holding) right(what string) supervise.Right {
 		Asked: asked, AskedCode: call.ExitRevoked}
 }
 
-// parseSignal reads TERM, SIGTERM or 15.
+// parseSignal reads a signal, such as TERM, SIGTERM or 15.
 func parseSignal(s string) (syscall.Signal, error) {
 	if n, err := strconv.Atoi(s); err == nil && n > 0 && n < 65 {
 		return syscall.Signal(n), nil

@@ -55,7 +55,7 @@ func runByRate(c *call.Call, rate string, t *ticket.Flags, lock *lockFlags, run 
 	return cli.Exitf(supervise.NotStarted(err), "%s: %w", exe.path, err)
 }
 
-// draw waits for a draw.
+// draw() waits until the server grants a draw.
 func draw(c *call.Call, k *ticket.Asker, limit int, per time.Duration, t *ticket.Flags, lock *lockFlags,
 	quiet bool) error {
 	interrupt, stop := call.Interruptible()

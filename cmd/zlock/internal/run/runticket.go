@@ -30,12 +30,12 @@ type ticketHold struct {
 	now    func() reading
 	token  string
 	margin time.Duration // how long before the end of the hold COMMAND is told to end
-	asked  chan string   // a channel with room for one message
+	asked  chan string   // messages about clients that ask for the lock; has room for one
 	lost   chan struct{} // closed when the hold is lost
 
 	mu    sync.Mutex
 	sent  reading       // when zlock sent the last answered request
-	lasts time.Duration // the hold ends this long after sent
+	lasts time.Duration // the hold ends this long after `sent`
 	last  error         // error of the last request
 	err   error         // why the hold is lost
 	told  bool          // COMMAND was told that a client asks for the lock
@@ -117,7 +117,7 @@ func runByTicket(c *call.Call, t *ticket.Flags, give bool, lock *lockFlags, run 
 	return cmp.Or(err, j.endOf(&out, code))
 }
 
-// await waits until the ticket holds, and returns that answer.
+// await waits until the ticket holds, and returns the answer that says so.
 func (h *ticketHold) await(j *job, t *ticket.Flags, lock *lockFlags) (*ticket.Answer, error) {
 	var sent reading
 	send := func(ctx context.Context, wait time.Duration) (*ticket.Answer, error) {
@@ -280,7 +280,7 @@ func (h *ticketHold) lostLately(c *call.Call) bool {
 	return true
 }
 
-// endsWithout gives the ticket back if COMMAND cannot start: no process needs the ticket's hold.
+// endsWithout gives the ticket back if `give` is true, because COMMAND could not start.
 func (h *ticketHold) endsWithout(c *call.Call, t *ticket.Flags, give bool) {
 	if give {
 		h.giveBack(c, t, 0)

@@ -41,7 +41,7 @@ func newWaitTeller(a *call.App, cl *client.Client, quiet bool) *waitTeller {
 	return &waitTeller{cl: cl, line: call.NewStatusLine(a), quiet: quiet, events: make(chan client.Event, 1)}
 }
 
-// option makes the client send its events to waitTeller, which keeps only the newest event.
+// option() makes the client send its events to waitTeller, which keeps only the newest event.
 func (t *waitTeller) option() client.Option {
 	return client.WithEvents(func(ev client.Event) {
 		if ev.Kind != client.EventWaiting {
@@ -72,7 +72,7 @@ func (t *waitTeller) during(ctx context.Context, refusal int, take func() error)
 	return err
 }
 
-// tell reports the events until stop is closed, and returns the newest event.
+// tell reports the events until `stop` is closed, and returns the newest event.
 func (t *waitTeller) tell(ctx context.Context, stop <-chan struct{}) (last client.Event) {
 	due := time.After(tellAfter)
 	for ready := false; ; {
@@ -143,8 +143,8 @@ func holderText(h recipe.Entry) string {
 
 var errTimeout = errors.New("not acquired in time")
 
-// waiting() runs f for at most limit; 0 means no limit. When the time is over it returns an error with code.
-// When ctx ends, it returns the cause.
+// waiting() runs f() for at most the time `limit`; 0 means no limit. When the time is over it returns an
+// error with the exit code `code`. When ctx ends, it returns the cause.
 func waiting(ctx context.Context, limit time.Duration, code int, f func(context.Context) error) error {
 	bounded, cancel := ctx, func() {}
 	if limit > 0 {
@@ -161,7 +161,7 @@ func waiting(ctx context.Context, limit time.Duration, code int, f func(context.
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case bounded.Err() != nil && (errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)):
-		return &cli.ExitError{Code: code} // an ExitError even if the code is 0
+		return &cli.ExitError{Code: code} // cli.Exit would return nil for the code 0
 	}
 	return err
 }

@@ -13,8 +13,8 @@ import (
 type target struct {
 	pid   int
 	group bool
-	all   bool // no descendant of COMMAND can escape from kin
-	// kin returns COMMAND and its descendants. It omits the processes for which spare returns true, and their
+	all   bool // no descendant of COMMAND can escape from kin()
+	// kin returns COMMAND and its descendants. It omits the processes for which spare() returns true, and their
 	// descendants. It returns none if the system does not list processes.
 	kin func(spare func(process) bool) []process
 }

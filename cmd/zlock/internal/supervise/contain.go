@@ -25,8 +25,8 @@ func keeperArgs(l *launch, path string, argv []string) []string {
 }
 
 // Keep is the code of the keeper. It runs COMMAND and returns its exit code when no process of the namespace
-// is left. After killAfter the keeper exits in any case, and the kernel kills the remaining processes. If die
-// is true, the keeper ends when the guard ends.
+// is left. After killAfter the keeper exits in any case, and the kernel kills the remaining processes. If
+// `die` is true, the keeper ends when the guard ends.
 func Keep(killAfter time.Duration, foreground, die bool, path string, argv []string) error {
 	if die {
 		dieWithGuard()

@@ -66,8 +66,8 @@ func TestGuardThatDoesNotReadHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A guard that finds zlock dead first reads the remaining orders. If zlock has dismissed the guard, it does
-// nothing.
+// A guard that finds zlock dead first reads the remaining orders. If one of them dismisses the guard, the
+// guard does not carry out the will.
 func TestGuardThatIsDismissedLeavesTheWill(t *testing.T) {
 	w := &watchman{will: []byte("will"), carryOut: func([]byte) error {
 		t.Error("the will of a zlock that has dismissed its guard is carried out")

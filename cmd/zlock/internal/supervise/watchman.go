@@ -112,8 +112,8 @@ func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 			w.passOn(s)
 		case <-time.After(w.pause()):
 		}
-		// A new parent shows that zlock has died. The end of the input does so only if no other process holds the
-		// input open.
+		// A new parent shows that zlock has died. The end of the input shows it, too, but only if no other process
+		// holds the input open.
 		if ended == nil && os.Getppid() != w.parent {
 			ended = time.After(leftFor)
 		}
@@ -166,7 +166,8 @@ func (w *watchman) start(l *launch) {
 		path, argv = self, keeperArgs(l, path, argv)
 	}
 	if l.Group != 0 {
-		// The guard joins the group, and COMMAND inherits it. A new namespace has no number for the group.
+		// The guard itself joins the group, so that COMMAND inherits it. COMMAND could not join: a new namespace
+		// has no number for the group.
 		_ = syscall.Setpgid(0, l.Group)
 	}
 	w.all = !l.Leave && adoptOrphans()
@@ -251,7 +252,8 @@ func (w *watchman) look() {
 	switch at, any := w.due(); {
 	case !any || now < at:
 	case !w.alive():
-		// zlock releases the lock. If zlock is stopped now, zlock does so when it continues.
+		// No process of COMMAND is left, so the guard has nothing to end. zlock releases the lock. If zlock is
+		// stopped now, it does so when it continues.
 		w.ended = true
 	case w.kill == 0:
 		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid,

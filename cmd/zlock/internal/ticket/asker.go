@@ -64,7 +64,7 @@ func (t *Flags) All(c *call.Call) (*Asker, error) {
 	return &Asker{Caller: k}, err
 }
 
-// One returns an Asker for one ticket. If create is true, it may make a ticket for the path.
+// One returns an Asker for one ticket. If `create` is true, it may make a ticket for the path.
 func (t *Flags) One(c *call.Call, create bool) (*Asker, error) {
 	k, err := t.All(c)
 	if err != nil {
@@ -102,7 +102,7 @@ func (t *Flags) One(c *call.Call, create bool) (*Asker, error) {
 	return k, nil
 }
 
-// asking returns a context that ends at a signal, or when no server answers for too long.
+// asking returns a context for one request. It ends at a signal, or after the time t.Timeout.
 func (t *Flags) asking() (context.Context, func()) {
 	ctx, stop := call.Interruptible()
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)

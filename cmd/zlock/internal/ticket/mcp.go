@@ -68,7 +68,7 @@ const (
 	mostWait  = 600
 )
 
-// object describes the arguments of a tool as JSON Schema.
+// object() describes the arguments of a tool as JSON Schema.
 func object(required []string, properties map[string]any) map[string]any {
 	return map[string]any{"type": "object", "properties": properties, "required": required,
 		"additionalProperties": false}
@@ -117,8 +117,8 @@ type lockTools struct {
 	patience time.Duration // how long the servers may stay silent
 }
 
-// tool carries out a call. undo, unless nil, gives back what the call has taken, for a client that gets no
-// answer.
+// tool carries out a call. undo(), if not nil, gives back what the call has taken. It is called if the client
+// has cancelled the call and so gets no answer.
 type tool = func(context.Context, json.RawMessage) (result map[string]any, undo func())
 
 func (l *lockTools) named() map[string]tool {
@@ -171,7 +171,7 @@ func stated(s *lockState) map[string]any {
 	return r
 }
 
-// arguments reads the arguments of a tool, and refuses unknown ones.
+// arguments() reads the arguments of a tool, and refuses unknown ones.
 func arguments(raw json.RawMessage, into any) error {
 	if len(raw) == 0 {
 		raw = json.RawMessage("{}")
@@ -270,7 +270,7 @@ func (l *lockTools) known(name string) (k *Caller, path string, err error) {
 	return &caller, path, err
 }
 
-// post sends requests about a ticket until the ticket holds or the wait is over. Each request may take its
+// post() sends requests about a ticket until the ticket holds or the wait is over. Each request may take its
 // wait plus the patience.
 func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q url.Values,
 	head map[string]string, wait time.Duration) map[string]any {
@@ -306,7 +306,7 @@ func (l *lockTools) over(name string, a *Answer) map[string]any {
 		"hold, and check what was done since. Call lock_take for a new ticket", name, a.Error, a.Text)
 }
 
-// stateOf turns an answer into a lockState. sent is the time of the request.
+// stateOf turns an answer into a lockState. The request was sent at the time `sent`.
 func stateOf(name, path string, a *Answer, sent time.Time) *lockState {
 	s := &lockState{Ticket: name, Path: path, Held: a.Held, Token: a.Token, Slots: a.Slots,
 		Position: a.Position, Of: a.Of, Asked: a.Asked}

@@ -141,7 +141,7 @@ func (a *agent) tool(name, arguments string) rpcAnswer {
 	return a.ask("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, arguments))
 }
 
-// state calls a tool that must succeed.
+// state() calls a tool that must succeed, and returns the state of the ticket.
 func (a *agent) state(name, arguments string) lockState {
 	a.t.Helper()
 	r := a.tool(name, arguments)
@@ -209,7 +209,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 	still := b.state("lock_wait", fmt.Sprintf(`{"ticket":%q,"wait_seconds":0}`, queued.Ticket))
 	expect.That(t, !still.Held, "held: %+v", still)
 
-	// While a wait goes on, the program answers.
+	// While a tool waits, the program answers other requests.
 	id := b.send("tools/call", fmt.Sprintf(`{"name":"lock_wait","arguments":{"ticket":%q,"wait_seconds":60}}`,
 		queued.Ticket))
 	expect.Equal(t, b.ask("ping", `{}`).Error, nil, "a ping in a wait")
@@ -232,7 +232,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 	a.says("lock_give", fmt.Sprintf(`{"ticket":%q}`, held.Ticket), "Call lock_take for a new ticket")
 	a.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, held.Ticket), "do not work under its lock")
 
-	// The other agent's file is removed without its knowledge, as after an expiry.
+	// The ticket of agent b is given back without b's knowledge. To b this looks like an expiry.
 	must.OK(t, runCommandOf(Give(), url, nil, io.Discard, "--ticket-file", filepath.Join(two, queued.Ticket)),
 		"zlock give with the agent's file")
 	b.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, queued.Ticket), "is over")

@@ -82,8 +82,8 @@ func TestMCPWaitGivesUpWithoutServers(t *testing.T) {
 	})
 }
 
-// A server that hangs does not keep a caller from the others, whatever time the caller has, and is not asked
-// first again. The wait at all servers together is no longer than the caller wants.
+// If a server hangs, a caller still reaches the other servers, whatever time the caller has. Its next call
+// begins with the server that answered. The wait at all servers together is no longer than the caller wants.
 func TestServerThatHangsLeavesTimeForOthers(t *testing.T) {
 	for wait, most := range map[time.Duration]time.Duration{0: 4 * time.Second, 10 * time.Second: 14 * time.Second,
 		5 * time.Second: time.Hour} {

@@ -172,12 +172,12 @@ func (s *rpcServer) notified(method string, params json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cancel := s.running[string(p.ID)]; cancel != nil {
-		delete(s.running, string(p.ID)) // so that the method call sends no answer
+		delete(s.running, string(p.ID)) // so that call() sends no answer
 		cancel()
 	}
 }
 
-// request returns the result of a request, or its error. It returns neither if the request continues in
+// request() returns the result of a request, or its error. It returns neither if the request continues in
 // another goroutine.
 func (s *rpcServer) request(ctx, waits context.Context, m *rpcMessage) (map[string]any, *rpcError) {
 	var e *rpcError
@@ -265,7 +265,7 @@ func (s *rpcServer) initialize(params json.RawMessage) map[string]any {
 		"serverInfo": serverInfo(), "instructions": mcpInstructions}
 }
 
-// call starts a tool.
+// call() starts a tool.
 func (s *rpcServer) call(ctx, waits context.Context, m *rpcMessage) *rpcError {
 	var p struct {
 		Name      string          `json:"name"`
@@ -285,7 +285,7 @@ func (s *rpcServer) call(ctx, waits context.Context, m *rpcMessage) *rpcError {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := cancel
 	if p.Name == "lock_take" {
-		stop = func() {} // only its answer shows that there is a ticket to give back
+		stop = func() {} // lock_take must go on: only its answer shows whether there is a ticket to give back
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -314,7 +314,7 @@ func (s *rpcServer) call(ctx, waits context.Context, m *rpcMessage) *rpcError {
 	return nil
 }
 
-// answer writes a result or an error. m is nil if the request has no readable id.
+// answer() writes a result or an error. m is nil if the request has no readable id.
 func (s *rpcServer) answer(m *rpcMessage, result map[string]any, e *rpcError) {
 	a := map[string]any{"jsonrpc": "2.0"}
 	if m != nil {

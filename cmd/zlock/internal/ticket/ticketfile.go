@@ -15,8 +15,8 @@ import (
 // NewSecret makes a secret.
 func NewSecret() string { return rand.Text() + rand.Text()[:6] }
 
-// Read reads a ticket in a file: a secret and the path of its lock. If the file does not exist and path is
-// given, it makes a file that only its owner can read.
+// Read reads a ticket in a file: a secret and the path of its lock. If the file does not exist and `path` is
+// not empty, Read first makes the file, with a new secret; only its owner can read it.
 func Read(file, path string) (secret, of string, err error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && path != "" {

@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-// isAddress reports whether name is a server's address and not a path: no file has that name,
-// and it ends in a port.
+// isAddress reports whether `name` is a server's address and not a path: no file has that name, and it ends
+// in a port.
 func isAddress(name string) bool {
 	if _, err := os.Stat(name); err == nil || strings.Contains(name, "/") {
 		return false
@@ -49,7 +49,7 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
-	defer func() { _ = conn.Close(context.Background()) }() // the session has nothing to lose
+	defer func() { _ = conn.Close(context.Background()) }() // no harm if this fails: the session has no nodes
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	c := &offline.Content{Name: addr, Wire: true, Nodes: map[string]*tree.Info{}}
@@ -106,9 +106,9 @@ func readNode(ctx context.Context, conn *zk.Conn, path string) (*tree.Info, []st
 	}
 	st := got.Stat
 	n := &tree.Info{Stat: st, Data: got.Data, ACL: acl}
-	// The protocol counts creations twice and subtracts the existing children.
+	// Cversion is twice the number of created children, minus the number of children that exist.
 	n.Counter = int32((int64(st.Cversion) + int64(st.NumChildren)) / 2)
-	zkfiles.SetOwner(n, st.EphemeralOwner) // a ZooKeeper also reports other marks in this field
+	zkfiles.SetOwner(n, st.EphemeralOwner) // this field also tells of a container or a time to live
 	if st.NumChildren == 0 {
 		return n, nil, nil
 	}

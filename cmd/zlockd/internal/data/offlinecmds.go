@@ -92,7 +92,7 @@ func (c *Call) made(dir, next string, run func() (*offline.Made, error)) error {
 	return c.answer(madeAnswer{c.Name, dir, hexZxid(m.Zxid), m, took.Seconds()})
 }
 
-// list prints the first paths of a list, and how many more there are.
+// list() prints the first paths of a list, and how many more there are.
 func (c *Call) list(paths []string) {
 	n := len(paths)
 	for _, p := range paths[:min(n, told)] {

@@ -15,7 +15,7 @@ func Words(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// checkSASL reports flags of authentication that would let no client in.
+// checkSASL reports flags of authentication that need another flag, or that would let no client in.
 func (s *Settings) checkSASL() {
 	required := Words(s.AuthSchemes)
 	if s.AuthSchemes != "" && len(required) == 0 {
@@ -60,7 +60,7 @@ func (s *Settings) checkSASL() {
 	}
 }
 
-// requiredAuth maps the three keys that let no client in without authentication.
+// requiredAuth maps the three keys that make a server require authentication.
 func (z *zoo) requiredAuth() {
 	var required []string
 	if z.is("enforce.auth.enabled", "true") {
@@ -93,8 +93,8 @@ func superUser(z *zoo, key, value string) error {
 	return z.set("sasl-super", value)
 }
 
-// authProvider accepts the built-in schemes. Without SASL users no client gets a sasl identity. That gives no
-// client any access, so the server may start.
+// authProvider accepts the built-in schemes. It accepts SASL even if there are no users: no client can then
+// authenticate by SASL, so none gets access by it.
 func authProvider(z *zoo, key, value string) error {
 	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
 		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] &&

@@ -292,7 +292,7 @@ func Read(args []string, kerberos Kerberos) (*Settings, error) {
 	}
 	s.unknownVariables(os.Environ())
 	s.complete(flags.Changed)
-	if !s.CheckReady { // a running server has no use for checks of the next start
+	if !s.CheckReady { // with --check-ready a server runs already, and nothing starts
 		s.check()
 	}
 	return s, errors.Join(s.Faults...)

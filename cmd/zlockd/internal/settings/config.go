@@ -110,8 +110,8 @@ func (z *zoo) addresses() {
 	z.address("admin-addr", "admin.serverPort", "admin.serverAddress", "127.0.0.1")
 }
 
-// address turns the port of portKey into a flag. The address of the port comes from hostKey, or is host if
-// the file lacks that key.
+// address() turns the port of portKey into a flag. The host comes from hostKey. If the file lacks hostKey, it
+// is the parameter `host`.
 func (z *zoo) address(flag, portKey, hostKey, host string) {
 	port := z.seen[portKey]
 	if port == "" {
@@ -129,7 +129,7 @@ func (z *zoo) address(flag, portKey, hostKey, host string) {
 	z.put(flag, net.JoinHostPort(cmp.Or(z.seen[hostKey], host), text))
 }
 
-// cluster maps the server lines and the file myid.
+// cluster() maps the server lines and the file myid.
 func (z *zoo) cluster() {
 	z.s.LoneVoter = z.is("standaloneEnabled", "false")
 	switch {

@@ -44,7 +44,7 @@ func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 		expect.Is(t, got, test.err)
 	}
 	at := func(path string, why syscall.Errno) error { return &fs.PathError{Op: "open", Path: path, Err: why} }
-	for _, whole := range []error{errors.New("something else"), // the next errors name their files
+	for _, whole := range []error{errors.New("something else"), // Explain has nothing to add to these errors
 		at("/var/log/audit", syscall.EACCES), at("/var/log/audit", syscall.ENOSPC),
 		at("/var/log/audit", syscall.EISDIR)} {
 		expect.Equal(t, Explain(whole, s), whole, "an error that says everything is changed")

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// toFlag maps a key to a flag. The functions in translate first change the value, one after the other.
+// toFlag maps a key to a flag. The functions in `translate` first change the value, one after the other.
 func toFlag(flag string, translate ...func(string) (string, error)) rule {
 	return rule{"sets --" + flag, func(z *zoo, _, value string) (err error) {
 		for _, t := range translate {
@@ -33,7 +33,7 @@ func toFlag(flag string, translate ...func(string) (string, error)) rule {
 
 // Translations of switches, as ZooKeeper reads each; testdata/zookeys.table has its result for each value.
 
-// exactly() translates a key that only this word switches on, with the same case of every letter. For
+// exactly() translates a key that only the value `word` switches on, with the same case of every letter. For
 // ZooKeeper every other value means off.
 func exactly(word string) func(string) (string, error) {
 	return func(value string) (string, error) { return strconv.FormatBool(value == word), nil }
@@ -62,7 +62,7 @@ func strictly(r rule) rule {
 // Translations of numbers. ZooKeeper reads them in two ways: in one a leading 0 has no meaning, in the other
 // it means octal.
 
-// unless makes a rule ignore one value, in upper or lower case.
+// unless() makes a rule ignore the value `good`, in upper or lower case.
 func unless(good string, r rule) rule {
 	return rule{r.means, func(z *zoo, key, value string) error {
 		if strings.EqualFold(value, good) {
@@ -72,7 +72,7 @@ func unless(good string, r rule) rule {
 	}}
 }
 
-// number maps a key without a flag to a setting.
+// number() maps a key without a flag to a setting.
 func number(means string, read func(string) (string, error), put func(*Settings, int64)) rule {
 	return rule{means, func(z *zoo, _, value string) error {
 		text, err := read(value)
@@ -100,7 +100,7 @@ func whitelist(z *zoo, key, value string) error {
 	return z.set("4lw-whitelist", strings.Join(append(known, "srvr"), ","))
 }
 
-// later marks a key that is read together with others, once all are known.
+// later() marks a key that is read together with other keys, once all keys are known.
 func later(means string) rule {
 	return rule{means, func(*zoo, string, string) error { return nil }}
 }
@@ -118,8 +118,8 @@ func serverLine(z *zoo, key, value string) error {
 	return nil
 }
 
-// forceSync adds a note that the file cannot switch syncs off. In ZooKeeper only the word "no" in lower case
-// does that.
+// forceSync adds a note if the file tries to switch syncs off, because a server always syncs. For ZooKeeper
+// only the value "no" in lower case switches them off.
 func forceSync(z *zoo, key, value string) error {
 	if value == "no" {
 		z.s.Note(key, "every write is synced before it is acknowledged")
@@ -157,7 +157,8 @@ func refusedWhenTrue(why string) rule {
 	}}
 }
 
-// dataLogDir has no effect, but must not hide existing logs.
+// dataLogDir has no effect for a server. Its value is kept, because a server must not start while that
+// directory holds logs of a ZooKeeper.
 func dataLogDir(z *zoo, key, value string) error {
 	z.s.dataLogDir = value
 	z.s.Note(key, "the log is kept under dataDir")

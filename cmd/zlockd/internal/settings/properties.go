@@ -15,9 +15,9 @@ type property struct {
 // lineEnds replaces the line ends CR LF and CR, which Java's Properties also knows, by LF.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// parseProperties reads the syntax of Java's Properties: comments by # and !, keys ended by blanks, = or :,
-// lines continued by a backslash, escapes. A key that occurs twice has its last value, at its first place in
-// the list.
+// parseProperties reads the syntax of Java's Properties: comments begin with # or !, a blank, = or : ends a
+// key, a backslash continues a line, and there are escapes. A key that occurs twice has its last value, at
+// its first place in the list.
 func parseProperties(text string) []property {
 	var list []property
 	at := make(map[string]int)

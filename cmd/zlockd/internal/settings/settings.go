@@ -18,7 +18,7 @@ import (
 // Settings holds the values of the flags and of a zoo.cfg, before anything starts. Most flags are options of
 // the server; serverOptions translates the others.
 type Settings struct {
-	server.Options // with the values of the flags: an address may be off, and 0 means no limit
+	server.Options // as the flags say: an address may be "off", and 0 means no limit
 
 	// Start and storage.
 	Config                                                string
@@ -36,7 +36,7 @@ type Settings struct {
 	tlsCRL, Ensemble, SASLUsers           string
 	Keytab, Principal, AuthToLocal        string   // Kerberos
 	Kerberos                              Kerberos // nil: the program has no Kerberos
-	AuthSchemes                           string   // schemes, by commas
+	AuthSchemes                           string   // schemes, separated by commas
 	expiredCerts, RemoveHost, RemoveRealm bool
 
 	// Operation.
@@ -69,7 +69,8 @@ func (s *Settings) Note(key, format string, args ...any) {
 	s.Notes = append(s.Notes, note{key, fmt.Sprintf(format, args...)})
 }
 
-// durationValue is a duration. A bare number counts units. If unit is 0, a bare number is refused.
+// durationValue is a duration. A number without a unit is multiplied by `unit`. If `unit` is 0, such a
+// number is refused.
 type durationValue struct {
 	*time.Duration
 	unit time.Duration

@@ -45,7 +45,7 @@ func (z *zoo) wrong(format string, args ...any) {
 // is() reports whether the file sets a key to a value, in upper or lower case as in ZooKeeper.
 func (z *zoo) is(key, value string) bool { return strings.EqualFold(z.seen[key], value) }
 
-// rule maps one key of a zoo.cfg. It returns an error if the server must not start, because it would
+// rule maps one key of a zoo.cfg. apply() returns an error if the server must not start, because it would
 // otherwise silently ignore the key.
 type rule struct {
 	means string // explanation for the manual
