@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestEveryGuaranteeHasATest compares docs/guarantees.md with the tests. Each number has one line, whose
-// tests exist. Each test named after a number is about a number on the page.
+// TestEveryGuaranteeHasATest compares docs/guarantees.md with the tests. The page has one line for each
+// number, and the tests that the line names exist. Each number in the name of a test is on the page.
 func TestEveryGuaranteeHasATest(t *testing.T) {
 	tests := map[string]bool{}
 	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -181,7 +181,7 @@ func TestErrorsAreToldByTheirCode(t *testing.T) {
 
 func looksAtText(n ast.Node) bool {
 	switch n := n.(type) {
-	case *ast.BinaryExpr: // a comparison with nil is about a future of raft
+	case *ast.BinaryExpr: // raft's futures have an Error() that returns an error, which may be nil
 		nilled := isIdent(n.X, "nil") || isIdent(n.Y, "nil")
 		return (n.Op == token.EQL || n.Op == token.NEQ) && !nilled && (isText(n.X) || isText(n.Y))
 	case *ast.SwitchStmt:

@@ -201,7 +201,7 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 			continue
 		}
 		seen[pkg] = true
-		for _, ours := range may { // files for other systems may import other packages
+		for _, ours := range may { // checked on Linux only: files for other systems may import other packages
 			expect.That(t, runtime.GOOS != "linux" || slices.Contains(strings.Split(imports, ","), module+ours),
 				"%s may import %s, and does not: take the leave away", pkg, ours)
 		}
@@ -230,7 +230,7 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 }
 
 // Only the Kerberos module needs a Kerberos library. A program that imports a package of zlockd does not get
-// it.
+// this library.
 func TestKerberosIsAModuleOfItsOwn(t *testing.T) {
 	for _, file := range []string{"../go.mod", "../go.sum"} {
 		text := string(must.Get(os.ReadFile(file))(t))

@@ -48,8 +48,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs go test. It returns its exit code, how many packages failed, and which of them
-// failed by a crash of the race detector.
+// run() runs go test. It returns the exit code of go test, how many packages failed, and in which of them the
+// race detector itself crashed.
 func run(args []string) (code, failed int, crashed []string) {
 	flags, sets, total := divide(args)
 	out, in := io.Pipe()
@@ -149,8 +149,8 @@ func detectorBroke(text string) bool {
 			strings.Contains(text, "SIGSEGV: segmentation violation\nPC="))
 }
 
-// report prints the events that it reads from `in`, for total packages. It returns how many packages failed,
-// and in which the race detector itself crashed.
+// report prints the events that it reads from `in`, for `total` packages. It returns how many packages
+// failed, and in which the race detector itself crashed.
 func report(w io.Writer, in io.Reader, total int) (failed int, crashed []string) {
 	said := map[string][]string{} // output of each package or build
 	ended := 0

@@ -246,7 +246,7 @@ func (t *Tree) unreverse() {
 	}
 }
 
-// place makes a node of the given state under parent, which is nil for the root.
+// place makes a node of the given state under `parent`, which is nil for the root.
 func (t *Tree) place(parent *nodes.Node, path string, s nodes.State) error {
 	if path == "/" {
 		if t.Root != nil {

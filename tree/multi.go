@@ -159,7 +159,8 @@ func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code
 }
 
 // appendFailure appends the results of a multi of n operations. One of them failed with the given code;
-// failed is the index of this operation. The operations before it have OK, and those after it were not tried.
+// `failed` is the index of this operation. The operations before it have OK, and those after it were not
+// tried.
 func appendFailure(b []byte, n, failed int, code jute.ErrCode) []byte {
 	for i := range n {
 		e := jute.RuntimeInconsistency

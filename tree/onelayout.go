@@ -5,7 +5,7 @@ import (
 	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
-// divides reports whether a contender created under parent and a living contender would not see each other,
+// divides reports whether a contender created under `parent` and a living contender would not see each other,
 // so that both could hold the lock. Only the first call for a directory has a cost that depends on the number
 // of contenders.
 func (t *Tree) divides(parent *nodes.Node, name string) bool {

@@ -21,8 +21,8 @@ func due(n *nodes.Node, now int64) bool {
 // 64 KiB.
 const reapLook = 500
 
-// Reapable appends to out the paths of nodes that Reap would remove now, at most max of them. It looks at a
-// few nodes, beginning at the position `from`, and returns the position for the next call; 0 at the end. If
+// Reapable appends to `out` the paths of nodes that Reap would remove now, at most `max` of them. It looks at
+// a few nodes, beginning at the position `from`, and returns the position for the next call; 0 at the end. If
 // the tree changes between two calls, a node may be missed because it moved to an earlier position.
 func (t *Tree) Reapable(now int64, from, max int, out []string) (_ []string, next int) {
 	for next = from; next < len(t.reapable); next++ {

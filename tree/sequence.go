@@ -8,8 +8,8 @@ import (
 
 // appendSequence appends the suffix of a sequential name: the parent's count of children ever created, as C's
 // %010d prints it. The count is an int32 that wraps from 2147483647 to -2147483648; the lock client orders
-// these correctly. ZooKeeper instead stops at its maximum and then refuses names that exist. Negative numbers
-// keep their sign within the ten characters, except for the smallest ones, which need eleven.
+// such numbers correctly. ZooKeeper instead stops at its maximum and then refuses names that exist. Negative
+// numbers keep their sign within the ten characters, except for the smallest ones, which need eleven.
 func appendSequence(b []byte, cv int32) []byte {
 	v := int64(cv)
 	width := 10

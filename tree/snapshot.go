@@ -17,7 +17,7 @@ import (
 //	end     nodes i64
 //
 // in the encoding of package jute. The header comes first, the end last. Every node comes once and after its
-// parent. Shared is how many bytes its path has in common with the path of the previous node. Without it, a
+// parent. `shared` is how many bytes its path has in common with the path of the previous node. Without it, a
 // large directory deep in a small tree would make a huge snapshot.
 const (
 	recHeader = 'H'
@@ -149,7 +149,7 @@ func (s *Snapshot) step(b []byte) []byte {
 }
 
 // visit writes n, whose path is in s.path, and steps into it. The node written last is n's parent or is below
-// this parent. So both paths begin with the same bytes; shared is their number.
+// this parent. So both paths begin with the same bytes; `shared` is their number.
 func (s *Snapshot) visit(b []byte, n *nodes.Node, shared int) []byte {
 	n.Mark = s.mark // only the walk and changes look at marks, and they never run at once
 	st := &n.State

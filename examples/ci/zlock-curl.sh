@@ -1,6 +1,7 @@
 #!/bin/sh
-# zlock-curl.sh take|keep|give: a lock for a job of a CI system, with nothing but curl. The hold is a ticket of zlockd: it
-# outlives each step, and ends by itself when its time is over. It reads
+# zlock-curl.sh take|keep|give: a lock for a job of a CI system. It needs no program but curl. The hold is a
+# ticket of zlockd: it outlives each step of the job, and ends by itself when its time is over. The script
+# reads these variables of the environment:
 #
 #   ZLOCK_PATH         the lock, such as /ci/deploy
 #   ZLOCK_TICKET_FILE  a file of the job for the ticket; "zlock give --ticket-file" takes it too
@@ -10,21 +11,24 @@
 #   ZLOCK_TTL          seconds that the ticket lives after the last request (600)
 #   ZLOCK_WAIT         seconds that take waits (3600)
 #
-# take prints the fencing token and ends with 0 when the lock is held; run again, it goes on with its place. keep leaves a
-# process behind that renews until give. give ends with 1 if the lock was lost in between: then work may have overlapped.
+# take waits for the lock, prints the fencing token and ends with 0. If it is interrupted and run again, it
+# keeps its place in the queue. keep starts a process that renews the ticket in the background until give.
+# give gives the lock back. It ends with 1 if the lock was lost before: then the work of two jobs may have
+# overlapped.
 set -eu
 umask 077
 : "${ZLOCK_PATH:?names no lock}" "${ZLOCK_TICKET_FILE:?names no file}"
 file=$ZLOCK_TICKET_FILE
 servers=$(printf %s "${ZLOCK_HTTP:-http://127.0.0.1:8183}" | tr , ' ')
 
-# Secrets are no arguments, which others see.
+# Give curl the secrets on standard input: other users can see the arguments of a process.
 heads() {
 	cut -d ' ' -f 1 <"$file" | sed 's/^/Zlock-Ticket: /'
 	[ -z "${ZLOCK_BEARER-}" ] || printf 'Authorization: Bearer %s\n' "$ZLOCK_BEARER"
 }
 
-# ask METHOD MORE...: sends a request to one server after the other until one answers; code is 000 if none does.
+# ask METHOD MORE...: sends a request to one server after the other until one answers. It sets $code to the
+# status of the answer, or to 000 if no server answers.
 ask() {
 	method=$1
 	shift
@@ -45,7 +49,7 @@ take() {
 		[ $left -lt 30 ] || left=30
 		[ $left -gt 0 ] || left=0
 		ask POST -d "ttl=${ZLOCK_TTL:-600}s" -d "wait=${left}s" --data-urlencode "reason=${ZLOCK_REASON-}"
-		# A page of another program, such as a proxy's, is no answer.
+		# Count the page of another program, such as a proxy, as no answer.
 		case $code in 20[01]) grep -q '"held":true' "$file.answer" || code=000 ;; esac
 		case $code in
 		200 | 201)
@@ -91,7 +95,7 @@ renew() {
 }
 
 give() {
-	[ -s "$file" ] || return 0 # take never began
+	[ -s "$file" ] || return 0 # take was never run, or has given up
 	[ ! -s "$file.pid" ] || kill "$(cat "$file.pid")" 2>/dev/null || true
 	for _ in 1 2 3 4 5 6 7 8 9 10; do
 		ask DELETE

@@ -29,12 +29,13 @@ import java.util.regex.Pattern;
  * }
  * }</pre>
  *
- * A thread renews it. If it is lost, check() and close() throw Lost: then work may have overlapped with the next
- * holder's. Only a resource that checks the token refuses a write that is late; no lock can. The clock of Java may
- * stand still while its machine sleeps, so after that the token alone protects.
+ * A thread renews the lock. If the lock is lost, check() and close() throw Lost: then work may have
+ * overlapped with the work of the next holder. No lock can stop a write that comes late; only a resource that
+ * checks the token refuses it. While the machine sleeps, Java's clock may stand still. After that, check()
+ * may not notice a loss, and only the token protects.
  */
 public final class TicketLock implements AutoCloseable {
-    /** The lock may be another's: what was done since may overlap with it. */
+    /** Another holder may have the lock. Work that was done since then may overlap with its work. */
     public static final class Lost extends IllegalStateException {
         private static final long serialVersionUID = 1;
 
@@ -69,8 +70,8 @@ public final class TicketLock implements AutoCloseable {
     }
 
     /**
-     * Takes the lock at a path. ttl is how long it lives if this process dies, wait how long to wait for it. bearer
-     * is the caller's token, or null.
+     * Takes the lock at a path. {@code ttl} is how long the lock lives if this process dies, {@code wait} is
+     * how long to wait for the lock. {@code bearer} is the caller's token, or null.
      */
     public static TicketLock take(List<URI> servers, String bearer, String path, Duration ttl, Duration wait,
             String reason) throws IOException, InterruptedException, TimeoutException {
@@ -133,7 +134,7 @@ public final class TicketLock implements AutoCloseable {
             Answer a = ask("DELETE", "", null, Duration.ZERO, System.nanoTime() + GIVE.toNanos());
             inTime = lost == null && (a.code == 204 || a.body.contains("\"error\":\"given\""));
         } catch (IOException | TimeoutException e) {
-            // It is not given back, and ends by itself.
+            // No server has taken the lock back. It ends by itself.
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
@@ -142,13 +143,13 @@ public final class TicketLock implements AutoCloseable {
         }
     }
 
-    /** Leaves no place behind that blocks others. */
+    /** Leaves the queue, so that no place of this ticket blocks others. */
     private void leave() {
         boolean interrupted = Thread.interrupted();
         try {
             ask("DELETE", "", null, Duration.ZERO, System.nanoTime() + GIVE.toNanos());
         } catch (IOException | TimeoutException e) {
-            // It ends by itself.
+            // The ticket ends by itself.
         } catch (InterruptedException e) {
             interrupted = true;
         }
@@ -170,7 +171,7 @@ public final class TicketLock implements AutoCloseable {
                 deadline = a.sent + Long.parseLong(a.number("safeMs")) * 1_000_000;
             }
         } catch (InterruptedException e) {
-            // It is given back.
+            // close() was called. It gives the lock back.
         } catch (IOException | TimeoutException e) {
             lost = e.getMessage();
         }
@@ -231,7 +232,7 @@ public final class TicketLock implements AutoCloseable {
                     throw new IllegalArgumentException(path + ": " + a.body());
                 }
                 last = a.body();
-            } catch (IOException e) { // no answer: it may have been done
+            } catch (IOException e) { // no answer: the server may have done it
                 last = e.toString();
             }
             Thread.sleep((n + 1) % servers.size() == 0 ? ThreadLocalRandom.current().nextInt(100, 400) : 0);

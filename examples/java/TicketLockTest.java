@@ -20,7 +20,7 @@ public final class TicketLockTest {
     }
 
     public static void main(String[] args) throws Exception {
-        servers = List.of(URI.create("http://127.0.0.1:1"), URI.create(args[0])); // one is gone
+        servers = List.of(URI.create("http://127.0.0.1:1"), URI.create(args[0])); // nothing listens at port 1
         if (args.length > 1) {
             paused(args[1]);
             return;
@@ -64,7 +64,7 @@ public final class TicketLockTest {
 
     private static void renewed() throws Exception {
         try (TicketLock lock = take("/java/renewed", 4, 0)) {
-            for (int i = 0; i < 120; i++) { // longer than it lives without
+            for (int i = 0; i < 120; i++) { // for longer than the lock lives if nothing renews it
                 Thread.sleep(50);
                 lock.check();
             }
@@ -80,7 +80,7 @@ public final class TicketLockTest {
             }
             lock.check();
         }
-        take("/java/held", 30, 0).close(); // no place is left
+        take("/java/held", 30, 0).close(); // the ticket of `other` has left the queue
         try {
             take("/java/held", 1, 0);
             throw new AssertionError("a ttl of a second is taken");
@@ -107,7 +107,7 @@ public final class TicketLockTest {
         }
     }
 
-    /** It is stopped while it holds, for longer than its lock lives. */
+    /** This process is stopped while it holds the lock, for longer than the lock lives. */
     private static void paused(String path) throws Exception {
         TicketLock lock = take(path, 4, 60_000);
         System.out.println(lock.token());

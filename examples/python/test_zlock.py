@@ -59,7 +59,7 @@ class LockTest(unittest.TestCase):
     def test_it_is_renewed(self):
         with lock(self.path, ttl=4) as held:
             first = held._deadline
-            while held._deadline < first + 4:  # longer than it lives without
+            while held._deadline < first + 4:  # for longer than the lock lives if nothing renews it
                 held.check()
                 time.sleep(0.05)
             with self.assertRaises(zlock.NotHeld):
@@ -75,7 +75,7 @@ class LockTest(unittest.TestCase):
             with lock(self.path, ttl=4, on_lost=lambda _: told.set()) as held:
                 thief = lock(self.path)
                 thief._secret = held._secret
-                thief._ask("DELETE", {})  # as if an operator ended it
+                thief._ask("DELETE", {})  # as if an operator ended the ticket
                 self.assertTrue(held.lost.wait(60))
                 self.assertFalse(held.valid())
         self.assertTrue(told.wait(60))
@@ -87,7 +87,8 @@ class LockTest(unittest.TestCase):
         self.assertGreater(self.free(), 0)
 
     def test_a_paused_process_knows(self):
-        """It is stopped for longer than its lock lives: in its first step it knows, and its token is older."""
+        """A process is stopped for longer than its lock lives. When it goes on, valid() is False at once, and
+        the token of the next holder is larger than its own."""
         program = (
             "import sys, zlock\n"
             "held = zlock.Lock(sys.argv[1], servers=sys.argv[2:], ttl=4).acquire()\n"
@@ -115,7 +116,7 @@ class LockTest(unittest.TestCase):
             zlock.Lock(self.path, servers=["http://127.0.0.1:1"], wait=0.2).acquire()
 
     def test_an_answer_that_breaks_off_is_none(self):
-        """Servers that begin an answer, of success or of an error, and die: the next one is asked."""
+        """A server begins an answer, of success or of an error, and dies. The client asks the next server."""
         for code in "200 OK", "503 Busy":
             with socket.create_server(("127.0.0.1", 0)) as port:
                 def die(code=code, port=port):

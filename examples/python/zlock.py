@@ -7,9 +7,9 @@
             lock.check()  # raises zlock.Lost once the lock may be another's
             write(part, fencing_token=lock.token)
 
-A thread renews the lock while the block runs. If the lock is lost, lock.check() raises Lost, lock.lost is set,
-and so does the end of the block: then work may have overlapped with the next holder's. Only a resource that
-checks lock.token refuses a write that is late; no lock can.
+A thread renews the lock while the block runs. If the lock is lost, lock.lost is set, and lock.check() and the
+end of the block raise Lost: then work may have overlapped with the work of the next holder. No lock can stop
+a write that comes late; only a resource that checks lock.token refuses it.
 
 Copy this file, or import it from here. See docs/tickets.md of zlockd for the interface.
 """
@@ -32,7 +32,7 @@ __all__ = ["Lock", "Lost", "NotHeld", "Refused"]
 
 
 class Lost(Exception):
-    """The lock may be another's: what was done since may overlap with it."""
+    """Another holder may have the lock. Work that was done since then may overlap with its work."""
 
 
 class NotHeld(Exception):
@@ -40,18 +40,19 @@ class NotHeld(Exception):
 
 
 class Refused(Exception):
-    """The server refuses the request; to repeat it does not help."""
+    """The server refuses the request, and would refuse it again."""
 
 
 def _now():
-    """Seconds of a clock that goes on while the machine sleeps, where there is one."""
+    """The seconds of a clock that goes on while the machine sleeps, if the system has such a clock."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 class Lock:
-    """A lock at a path. ttl is how many seconds it lives if this process dies; wait how many to wait for it
-    (None: without an end). parameters are further ones of docs/tickets.md, such as mode="permit", limit=8."""
+    """A lock at a path. `ttl` is how many seconds the lock lives if this process dies. `wait` is how many
+    seconds to wait for the lock (None: without an end). `parameters` are further parameters of a request, as
+    docs/tickets.md lists them, such as mode="permit", limit=8."""
 
     def __init__(self, path, servers=("http://127.0.0.1:8183",), *, ttl=60, wait=None, reason="", bearer=None,
                  ca=None, on_lost=None, **parameters):
@@ -126,11 +127,11 @@ class Lock:
             log.error("%s", e)
 
     def _leave(self):
-        """Leave no place behind that blocks others."""
+        """Leave the queue, so that no place of this ticket blocks others."""
         try:
             self._ask("DELETE", {}, end=_now() + 5)
         except (NotHeld, Refused):
-            pass  # it ends by itself
+            pass  # the ticket ends by itself
 
     def _renew(self):
         over, held = self._over, {"If-Match": '"h-%d"' % self.token}
@@ -151,8 +152,8 @@ class Lock:
             return
 
     def _ask(self, method, query, head=None, end=None):
-        """Send a request until a server answers it, at the latest until end: only 404 and 410 say that the
-        ticket is over. Return when it was sent, the code and the answer."""
+        """Send a request to one server after another until one answers, or until the time `end`. Only the
+        codes 404 and 410 say that the ticket is over. Return when the request was sent, the code and the answer."""
         wait = float(query.get("wait", "0ms")[:-2]) / 1000
         attempt, last = 0, None
         while attempt < len(self.servers) or end is None or _now() < end:
@@ -165,7 +166,7 @@ class Lock:
             sent = _now()
             try:
                 code, body = self._send(request, wait + patience)
-            except (OSError, http.client.HTTPException) as e:  # no answer: it may have been done
+            except (OSError, http.client.HTTPException) as e:  # no answer: the server may have done it
                 last = e
             else:
                 try:

@@ -184,7 +184,7 @@ func digestMD5(challenge []byte, user, password string) []byte {
 		user, nonce, response)
 }
 
-// saslStep sends one token and returns the server's.
+// saslStep sends one token and returns the server's token.
 func saslStep(t *testing.T, c *wire.Conn, token []byte) (jute.ErrCode, []byte) {
 	t.Helper()
 	f := must.Get(c.Call(jute.OpSASL, wire.Body{}.Buf(token)))(t)

@@ -99,8 +99,8 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	expect.Equal(t, e.PathCount, 0, "%+v: e.PathCount", e)
 }
 
-// A server knows the address and the owner of a session that ended at another server. It does not give the
-// end of the session's earlier connection here as the reason.
+// A server knows the address and the owner of a session that ended at another server. If the session had an
+// earlier connection here, the server does not give the end of that connection as the reason.
 func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a := r.client()

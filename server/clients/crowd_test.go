@@ -102,8 +102,8 @@ func attach(t *testing.T, sessions []wire.Session, at ...*crowd) (failed int) {
 	return failed
 }
 
-// ask sends the same frame on each connection and waits for an answer of size bytes. If size is 0, it waits
-// for one frame.
+// ask sends the same frame on each connection and waits for an answer of `size` bytes. If `size` is 0, it
+// waits for one frame.
 func (c *crowd) ask(frame []byte, size int) {
 	for _, m := range c.conns {
 		m.send(frame)
@@ -445,7 +445,7 @@ func (p *memPoller) Close() {
 	p.cond.Broadcast()
 }
 
-// take waits for a frame, or for size bytes, from the server. It returns nil if the server has closed the
+// take waits for a frame, or for `size` bytes, from the server. It returns nil if the server has closed the
 // connection.
 func (c *memConn) take(size int) []byte {
 	for {

@@ -57,9 +57,9 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 	})
 }
 
-// A large frame that arrives slowly, or a large answer that is read slowly, counts as progress. The
-// connection stays, even if other connections must wait longer for its memory than a stalled connection could
-// make them wait.
+// A large frame that arrives slowly, or a large answer that is read slowly, counts as progress. Such a
+// connection stays. Others may have to wait for its memory longer than Grace, which is the limit for a
+// stalled connection.
 func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 	const bound, size = 1 << 20, 900_000
 	o := options.Options{MaxBuffers: bound, MaxConnsPerAddr: -1}

@@ -155,7 +155,7 @@ func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
 	r.srv.SessionMoved(gone.Session.ID, 9)
 	time.Sleep(20 * time.Millisecond)
 	first = r.srv.Heard(nil, false)
-	// Package raftfsm also takes the list. A session that it has taken is not reported again.
+	// Package raftfsm calls Heard, too. A session that it was told of is not in this list.
 	for _, touch := range first {
 		expect.That(t, touch.Session != gone.Session.ID,
 			"a connection whose session has moved is reported")

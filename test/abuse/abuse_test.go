@@ -125,7 +125,7 @@ func TestAbuse(t *testing.T) {
 	c.SameState()
 }
 
-// profile writes a processor profile of a server.
+// profile() writes a processor profile of a server.
 func profile(s *cluster.Server, lasts time.Duration) {
 	resp, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.Admin,
 		max(1, int(lasts.Seconds())-1)))

@@ -35,7 +35,7 @@ type targets struct {
 // target is where a server listens.
 type target struct{ Client, Admin, Peer, Ticket string }
 
-// launch runs an attack in a process of the lowest priority, as if the attacker had a machine of its own.
+// launch() runs an attack in a process of the lowest priority, as if the attacker had a machine of its own.
 func launch(name string, to targets, lasts time.Duration) error {
 	b, err := json.Marshal(to)
 	if err != nil {
@@ -49,7 +49,7 @@ func launch(name string, to targets, lasts time.Duration) error {
 	return nil
 }
 
-// dial connects from the attacker's own address.
+// dial() connects from the attacker's own address.
 func (a *attacker) dial(addr string) (net.Conn, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 66)}, Timeout: 5 * time.Second}
 	return d.DialContext(a.ctx, "tcp", addr)
@@ -77,7 +77,7 @@ func (a *attacker) pause(d time.Duration) {
 	}
 }
 
-// raw calls f with a bare connection, which it closes when the attack ends.
+// raw() calls f with a bare connection, which it closes when the attack ends.
 func (a *attacker) raw(addr string, f func(c net.Conn) error) error {
 	c, err := a.dial(addr)
 	if err != nil {
@@ -88,7 +88,7 @@ func (a *attacker) raw(addr string, f func(c net.Conn) error) error {
 	return f(c)
 }
 
-// session calls f with a connection that has a session.
+// session() calls f with a connection that has a session.
 func (a *attacker) session(s target, f func(c *wire.Conn) error) error {
 	return a.raw(s.Client, func(nc net.Conn) error {
 		c := wire.New(nc)
@@ -99,14 +99,14 @@ func (a *attacker) session(s target, f func(c *wire.Conn) error) error {
 	})
 }
 
-// sessions runs session on n connections to each of the named servers.
+// sessions() calls session() for n connections to each of the servers `on`.
 func (a *attacker) sessions(n int, on []target, f func(c *wire.Conn, i int) error) {
 	a.each(n*len(on), func(i int) error {
 		return a.session(on[i%len(on)], func(c *wire.Conn) error { return f(c, i) })
 	})
 }
 
-// hold keeps a connection until the server closes it or the attack ends.
+// hold() keeps a connection until the server closes it or the attack ends.
 func hold(c net.Conn) error {
 	c.SetReadDeadline(time.Time{})
 	var b [1]byte
@@ -114,11 +114,11 @@ func hold(c net.Conn) error {
 		if _, err := c.Read(b[:]); err != nil {
 			return err
 		}
-		time.Sleep(10 * time.Millisecond) // a byte now and then
+		time.Sleep(10 * time.Millisecond) // read one byte now and then
 	}
 }
 
-// flood sends requests as fast as the server takes them, and discards the answers.
+// flood() sends requests as fast as the server takes them, and discards the answers.
 func flood(c *wire.Conn, request func(k int) []byte) error {
 	done := make(chan struct{})
 	go func() {
@@ -134,7 +134,7 @@ func flood(c *wire.Conn, request func(k int) []byte) error {
 	}
 }
 
-// request returns the frame of a request.
+// request() returns the frame of a request.
 func request(k int, op jute.OpCode, body []byte) []byte {
 	return wire.AppendRequest(nil, int32(k&0x7fffffff), op, body)
 }

@@ -25,7 +25,7 @@ const (
 	bigPath  = "/abuse/big"
 )
 
-// prepare creates the nodes that the attacks need.
+// prepare() creates the nodes that the attacks need.
 func prepare(s *cluster.Server) error {
 	c, err := s.Open()
 	if err != nil {
@@ -228,7 +228,7 @@ var attacks = append([]attack{
 	}},
 }, operatorAttacks...)
 
-// ask sends a request ten times and reads nothing, until the connection ends.
+// ask() sends a request ten times before it reads. Then it reads slowly until the connection ends.
 func ask(c *wire.Conn, request []byte) error {
 	for range 10 {
 		if err := c.WriteRaw(request); err != nil {

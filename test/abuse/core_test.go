@@ -81,14 +81,15 @@ func newCore(t testing.TB) *core {
 	return c
 }
 
-// thread returns the processor time that this thread has used.
+// thread() returns the processor time that this thread has used.
 func thread() time.Duration {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts)
 	return time.Duration(ts.Nano())
 }
 
-// measuring is the processor time that a call of thread takes: longer than a short read.
+// measuring() returns the processor time that a call of thread() takes itself. hold() subtracts it, because a
+// short read takes less.
 var measuring = sync.OnceValue(func() time.Duration {
 	least := time.Hour
 	for range 1000 {
@@ -98,7 +99,7 @@ var measuring = sync.OnceValue(func() time.Duration {
 	return least
 })
 
-// hold runs f under the state lock and counts its cost.
+// hold() runs f under the state lock and counts its cost.
 func (c *core) hold(f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -111,7 +112,7 @@ func (c *core) hold(f func()) {
 	c.sum += took
 }
 
-// take returns the costs since its last call.
+// take() returns the costs since its last call.
 func (c *core) take() holds {
 	c.figures.Lock()
 	defer c.figures.Unlock()
@@ -120,7 +121,7 @@ func (c *core) take() holds {
 	return h
 }
 
-// run applies each proposed request as an entry of its own.
+// run() applies each proposed request as an entry of its own.
 func (c *core) run() {
 	for c.now = range c.queue {
 		bl := entries.Block{Count: 1, Requests: c.now.r.Append(nil)}

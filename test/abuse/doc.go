@@ -7,11 +7,12 @@
 // connections, each on its own server without a log, and measures how long the server holds
 // the state lock:
 //
-//   - the processor time of each hold by the thread that has the lock, without waits for a
-//     processor. An entry is one request, so a hold is the cost of one request with its events;
+//   - the processor time of each hold, without the time in which the thread that holds the lock
+//     waits for a processor. Each entry has one request, so a hold is the cost of one request
+//     with its events;
 //   - the sum of the holds over at least a second, without those for the innocent client.
-//     An address may spend a tenth of a second of its share at once and finish the request
-//     that it has begun, so the bound is a third of the time plus 60 ms;
+//     An address may use up its share of a tenth of a second at once (33 ms), and finish the
+//     request that it has begun (20 ms). So the bound is a third of the time plus 60 ms;
 //   - the steps of each request, and the memory of the process with the attackers in it;
 //   - the slowest lock of the innocent client, from its request to its answer.
 //

@@ -38,7 +38,7 @@ func startInnocents(addrs [2]string) (*innocents, error) {
 	return p, nil
 }
 
-// run takes and releases the lock again and again.
+// run() takes and releases the lock again and again.
 func (p *innocents) run(ctx context.Context, c *client.Client) {
 	m := c.Mutex("/innocent/lock")
 	for ctx.Err() == nil {
@@ -68,7 +68,7 @@ func (p *innocents) note(took time.Duration, err error) {
 	p.slowest = max(p.slowest, took)
 }
 
-// take returns the counts since its last call.
+// take() returns the counts since its last call.
 func (p *innocents) take() (locks int, slowest time.Duration, trouble error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +77,7 @@ func (p *innocents) take() (locks int, slowest time.Duration, trouble error) {
 	return locks, slowest, trouble
 }
 
-// calm waits until the servers have finished the work of the last attack, and the lock is passed on again.
+// calm() waits until the servers have finished the work of the last attack, and the lock is passed on again.
 // Then it resets the counts.
 func (p *innocents) calm(most time.Duration) {
 	for end := time.Now().Add(most); time.Now().Before(end); {

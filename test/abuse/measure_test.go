@@ -16,7 +16,7 @@ type measure struct {
 	files        int   // peak number of descriptors
 }
 
-// watch measures a server until stop is closed.
+// watch() measures a server until `stop` is closed.
 func watch(s *cluster.Server, stop <-chan struct{}) (m measure, err error) {
 	pid := s.Pid()
 	m.before = procs.Resident(pid)

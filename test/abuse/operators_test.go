@@ -194,7 +194,7 @@ func (s *scrapes) ask(ctx context.Context, f func(context.Context) error) {
 	}
 }
 
-// take returns the scrapes since its last call.
+// take() returns the scrapes since its last call.
 func (s *scrapes) take() (asked int, slowest time.Duration, trouble error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

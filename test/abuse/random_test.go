@@ -113,7 +113,7 @@ func (d *draw) dir(levels int) string {
 	return strings.Repeat("/"+strings.Repeat("d", d.length), levels)
 }
 
-// node returns the path of a node below the deepest directory. Requests use these nodes in turn.
+// node() returns the path of a node below the deepest directory. Requests use these nodes in turn.
 func (d *draw) node(i int) string { return fmt.Sprintf("%s/%d", d.dir(d.levels), i%d.nodes) }
 
 func (d *draw) flags() int32 {
@@ -123,7 +123,7 @@ func (d *draw) flags() int32 {
 	return 0
 }
 
-// prepare creates what the attack finds, as a client without rights.
+// prepare() creates what the attack finds, as a client without rights.
 func (d *draw) prepare(c *wire.Conn) error {
 	create := func(path string, data int, acl []jute.ACL) error {
 		_, err := c.Call(jute.OpCreate, wire.Create(path, bytes.Repeat([]byte(","), data), acl, 0))
@@ -154,7 +154,7 @@ func (d *draw) prepare(c *wire.Conn) error {
 	return nil
 }
 
-// body is the body of one operation.
+// body() is the body of one operation.
 func (d *draw) body(op jute.OpCode, i int) []byte {
 	switch op {
 	case jute.OpCheck, jute.OpDelete:
@@ -216,7 +216,7 @@ func (d *draw) body(op jute.OpCode, i int) []byte {
 	return wire.PathWatch(d.node(i), true)
 }
 
-// attack floods the server from one connection.
+// attack() floods the server from one connection.
 func (d *draw) attack(c *wire.Conn, frames [][]byte) error {
 	if d.unfinished {
 		last := frames[0]
@@ -235,7 +235,7 @@ func (d *draw) attack(c *wire.Conn, frames [][]byte) error {
 	return flood(c, func(k int) []byte { return frames[k%len(frames)] })
 }
 
-// open gives f a session from the attacker's address, with the identity of d.
+// open() gives f a session from the attacker's address, with the identity of d.
 func (d *draw) open(ctx context.Context, addr string, f func(c *wire.Conn) error) error {
 	a := &attacker{ctx: ctx}
 	return a.session(target{Client: addr}, func(c *wire.Conn) error {
@@ -248,7 +248,7 @@ func (d *draw) open(ctx context.Context, addr string, f func(c *wire.Conn) error
 	})
 }
 
-// watch watches until the attack ends.
+// watch() watches until the attack ends.
 func (d *draw) watch(c *wire.Conn, i int) error {
 	for level := d.levels; level > 0; level-- {
 		if err := c.AddWatch(d.dir(level), jute.AddWatchRecursive); err != nil {
@@ -275,7 +275,7 @@ type measured struct {
 	locks   int
 }
 
-// run makes the attack on a server of its own.
+// run() makes the attack on a server of its own.
 func (d *draw) run(t *testing.T) (m measured) {
 	c := newCore(t)
 	must.OK(t, d.open(t.Context(), c.addr, d.prepare))
@@ -356,8 +356,8 @@ func (m *measured) String() string {
 		m.slowest)
 }
 
-// late reports whether the attack took more time than an address may use. slower is how many times longer
-// this machine takes than usual.
+// late() reports whether the attack took more time than an address may use. `slower` says how many times
+// longer a step takes on this machine than usual.
 func (m *measured) late(slower float64) bool {
 	most := time.Duration(slower * float64(longestHold))
 	return m.longest > most || m.sum > m.lasted/lockShare+freeHolds || m.slowest > mostHandOff

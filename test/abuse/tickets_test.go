@@ -43,7 +43,7 @@ func secretOf(n int64) string {
 	return fmt.Sprintf("%s%x", secretMark, sha256.Sum256(fmt.Append(nil, n)))[:60]
 }
 
-// send sends a request to the port for tickets and returns the code of the answer.
+// send() sends a request to the port for tickets and returns the code of the answer.
 func send(ctx context.Context, h *http.Client, addr, who, secret, what string) (int, error) {
 	method, path, _ := strings.Cut(what, " ")
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, nil)
@@ -215,7 +215,7 @@ func (c *caller) run(ctx context.Context, lane int64) {
 	}
 }
 
-// median returns the median time of a ticket and a draw since its last call, and their number.
+// median() returns the median time of a ticket and a draw since its last call, and their number.
 func (c *caller) median() (middle time.Duration, n int, trouble error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,7 +308,7 @@ func ticketPort(t *testing.T, s *cluster.Server) string {
 	return ""
 }
 
-// nowhere checks that no secret or token is in the files and answers of the servers.
+// nowhere() checks that no secret or token is in the files and answers of the servers.
 func nowhere(t *testing.T, c *cluster.Ensemble, dirs ...string) {
 	seen := 0
 	look := func(where string, b []byte) {

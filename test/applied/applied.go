@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// State is an FSM of server 1 and cluster "c".
+// State is the FSM of server 1 in cluster "c".
 type State struct {
 	*apply.FSM
 	Ear    *Ear
@@ -129,7 +129,7 @@ func (e *Ear) Reset() {
 	e.resets++
 }
 
-// Resets returns how often all clients were cut off.
+// Resets returns how often Reset was called: each time a server cuts off all its clients.
 func (e *Ear) Resets() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -61,8 +61,8 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	return out, err
 }
 
-// runBoth measures two loads together: the first connections write (their number is writers), and the others
-// read.
+// runBoth measures two loads together: the first connections write (their number is `writers`), and the
+// others read.
 func runBoth(cfg *config, s *side, conns []*wire.Pipe, work []workload, writers int) (out sample, err error) {
 	var reads, writes *result
 	both := func(d time.Duration) error {
@@ -165,7 +165,7 @@ func runFailover(cfg *config, e *cluster.Ensemble, leads bool) (out sample, err 
 		}
 	}
 	var (
-		dead  atomic.Int64 // when the victim was certainly gone, ns since start
+		dead  atomic.Int64 // when the victim was certainly gone, ns since `start`
 		start = time.Now()
 		wg    sync.WaitGroup
 		after = make([]time.Duration, len(clients))

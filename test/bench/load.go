@@ -33,8 +33,8 @@ type result struct {
 
 func (r *result) rate() float64 { return float64(r.ops) / r.elapsed.Seconds() }
 
-// load runs workloads for d, one for each connection, with depth slots each. It returns the result of the
-// operations that completed in that time.
+// load() runs workloads for the time d, one for each connection, with `depth` slots each. It returns the
+// result of the operations that completed in that time.
 func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*result, error) {
 	return drive(conns, d, func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
 		l := newLane(conns[i], work[i], depth, end)
@@ -59,9 +59,9 @@ func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*res
 // openSlots is how many operations of openLoad can be in flight on a connection.
 const openSlots = 64
 
-// openLoad begins rate operations a second for d, at random times that do not depend on the answers:
-// a connection sends an operation while those before it wait for their answers, as pipelining clients
-// do. The latency of an operation counts from the time at which it was meant to begin.
+// openLoad begins `rate` operations a second for the time d, at random times that do not depend on the
+// answers: a connection sends an operation while those before it wait for their answers, as pipelining
+// clients do. The latency of an operation counts from the time at which it was meant to begin.
 func openLoad(conns []*wire.Pipe, work []workload, rate float64, d time.Duration) (*result, error) {
 	gap := float64(time.Second) * float64(len(conns)) / rate
 	return drive(conns, d, func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
@@ -180,8 +180,8 @@ func (l *lane) answer(r *wire.Frame) error {
 	return nil
 }
 
-// drive calls f for all connections at once. Each call begins operations until the time end, which is d from
-// now, and calls done for each complete operation. drive returns the result of these operations.
+// drive calls f for all connections at once. Each call begins operations until the time `end`, which is d
+// from now, and calls done() for each complete operation. drive() returns the result of these operations.
 func drive(conns []*wire.Pipe, d time.Duration,
 	f func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error) (*result, error) {
 	var (
@@ -191,7 +191,7 @@ func drive(conns []*wire.Pipe, d time.Duration,
 		stop     atomic.Bool
 		begin    = time.Now()
 		end      = begin.Add(d)
-		lastDone atomic.Int64 // ns since begin
+		lastDone atomic.Int64 // ns since `begin`
 		pause    atomic.Int64
 		wg       sync.WaitGroup
 	)
@@ -226,7 +226,8 @@ func drive(conns []*wire.Pipe, d time.Duration,
 	return total, errors.Join(errs...)
 }
 
-// parallel calls f(0) … f(n-1) from at most limit goroutines, and returns the first error of each goroutine.
+// parallel calls f(0) … f(n-1) from at most `limit` goroutines, and returns the first error of each
+// goroutine.
 func parallel(limit, n int, f func(int) error) error {
 	var (
 		next atomic.Int64

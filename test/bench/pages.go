@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// look opens n pages of the lock view, spread over the side's servers. The pages poll once a second, as
-// the page's script does. look returns a function that closes the pages and reports how often a page failed.
+// look() opens n pages of the lock view, spread over the side's servers. The pages poll once a second, as the
+// page's script does. look() returns a function that closes the pages and reports how often a page failed.
 func (s *side) look(n int) (closed func() error) {
 	stop, missed := make(chan struct{}), make([]int, n)
 	var pages sync.WaitGroup

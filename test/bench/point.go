@@ -23,7 +23,7 @@ type metric struct {
 type sample struct {
 	metrics []metric
 	ops     int64   // operations that were measured; zero for a point without any
-	tails   tails   // zero without a latency
+	tails   tails   // zero if no latency is measured
 	server  float64 // CPU µs per operation, all servers; zero if unknown
 	client  float64
 	note    string // printed once below the table
@@ -42,7 +42,7 @@ type point struct {
 	// start starts the side's own servers for all rounds of the point; nil: run() starts the servers it needs.
 	start func(c *config, s *side) (*cluster.Ensemble, error)
 	run   func(c *config, s *side) (sample, error)
-	// at runs a round in which operations begin at random times, at this rate per second; nil: the point has
+	// at() runs a round in which operations begin at random times, `rate` of them a second; nil: the point has
 	// no rate that could be chosen.
 	at func(c *config, s *side, rate float64) (sample, error)
 }
@@ -73,7 +73,8 @@ func (p point) matches(selection string) bool {
 // servers. The other side still measures the point.
 var errNotHere = errors.New("not on this side")
 
-// usage is the CPU used since the value was taken.
+// usage is the CPU time that the servers and this process have used until a moment. perOp() returns what they
+// have used since.
 type usage struct {
 	pids   []int
 	server time.Duration
@@ -91,8 +92,8 @@ func (u usage) perOp(ops int64) (server, client float64) {
 	return float64(now.server-u.server) / 1e3 / n, float64(now.client-u.client) / 1e3 / n
 }
 
-// alone returns the CPU µs per operation of the processes, as the metric of the leader. Without processes
-// there is no metric.
+// alone() returns the metric `leader`: the CPU µs per operation of the processes. Without processes there is
+// no metric.
 func (u usage) alone(ops int64) []metric {
 	if len(u.pids) == 0 {
 		return nil
@@ -101,7 +102,7 @@ func (u usage) alone(ops int64) []metric {
 	return []metric{{name: "leader", unit: "CPU µs/op", value: server, lower: true}}
 }
 
-// builder makes the workload of a connection; dir is a directory that only this connection uses.
+// builder makes the workload of a connection; `dir` is a directory that only this connection uses.
 type builder func(c *wire.Pipe, dir string, depth int) (w workload, cleanup func() error, err error)
 
 // shape is how a workload is measured: conns × depth operations are always in flight or, at a rate, conns

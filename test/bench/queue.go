@@ -70,7 +70,7 @@ func (w *contender) await() error {
 	}
 }
 
-// predecessor returns the greatest name below mine in a getChildren reply.
+// predecessor returns the greatest name below the name `mine` in a getChildren reply.
 func predecessor(body []byte, mine string) string {
 	d := jute.NewDecoder(body)
 	best := ""
@@ -171,8 +171,8 @@ func runHerdOn(cfg *config, s *side, root string, admin *wire.Pipe, conns []*wir
 				if err == nil && r.Event == nil {
 					continue // a late ping or the like
 				}
-				// Read stop before the report. After the report the test may set stop, and then it still waits for one
-				// more report of each waiter.
+				// Read `stop` before the report. After the report the test may set `stop`, and then it still waits for
+				// one more report of each waiter.
 				last := stop.Load()
 				if err == nil && !last {
 					c.Children(root, true)

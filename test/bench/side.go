@@ -132,8 +132,8 @@ func (s *side) close() {
 	s.abandon()
 }
 
-// abandon stops the servers and removes their directories while a point still runs: the point keeps its
-// servers and sees that they have gone.
+// abandon stops the servers and removes their directories. It leaves the fields of the side as they are,
+// because a point that still runs may use them.
 func (s *side) abandon() {
 	for _, e := range []*cluster.Ensemble{s.steady, s.own} {
 		if e != nil {

@@ -45,7 +45,7 @@ func dropAll(conns []*wire.Pipe) {
 	}
 }
 
-// do sends the one request that was appended last, and waits for its answer.
+// do() sends the one request that was appended last, and waits for its answer.
 func do(c *wire.Pipe) error {
 	_, err := c.Do()
 	return err

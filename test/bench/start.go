@@ -14,9 +14,9 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// firstCreate waits until addr answers a create. It tries again a millisecond after each refusal. A starting
-// server may accept a connection without answering it, so firstCreate also tries again in parallel when an
-// attempt hangs.
+// firstCreate waits until the server at `addr` answers a create. It tries again a millisecond after each
+// refusal. A starting server may accept a connection without answering it, so firstCreate also tries again in
+// parallel when an attempt hangs.
 func firstCreate(addr string, patience time.Duration) error {
 	const hung = 50 * time.Millisecond
 	var (
@@ -49,7 +49,7 @@ func createOnce(addr string, deadline time.Time) error {
 	if err != nil {
 		return err
 	}
-	defer c.Drop() // closing costs a further write
+	defer c.Drop() // closing the session would cost a further write
 	c.SetDeadline(deadline)
 	c.Create("/first-", nil, 3)
 	_, err = c.Do()
@@ -158,14 +158,14 @@ func restart(n int) point {
 			for _, v := range s.own.Servers {
 				v.Kill()
 			}
-			// The disk cache stays: the measurement is about the server.
+			// The disk cache is not emptied, because the measurement is about the server.
 			d, err := startTime(s.own)
 			if err != nil {
 				return out, err
 			}
 			out.metrics = []metric{{unit: "s", value: d.Seconds(), lower: true}}
 			return out, withConn(s.own.Servers[0].Client, func(c *wire.Pipe) error {
-				c.Get(fillPath(n-1), false) // read the last node: nothing was lost
+				c.Get(fillPath(n-1), false) // the last node must still be there
 				_, err := c.Do()
 				return err
 			})
@@ -271,7 +271,7 @@ func newestSnapshot(e *cluster.Ensemble) map[string]bool {
 	return seen
 }
 
-// countSnapshots counts new snapshots until stop. The server may remove old ones while it counts.
+// countSnapshots counts new snapshots until `stop` is closed. The server may remove old ones while it counts.
 func countSnapshots(e *cluster.Ensemble, seen map[string]bool, stop <-chan struct{}) (n int) {
 	for {
 		for _, f := range snapshotFiles(e) {

@@ -107,7 +107,7 @@ func (w *lockWork) step(c *wire.Pipe, slot int, r *wire.Frame) bool {
 	return false
 }
 
-// makeNodes creates nodes over c, many in flight.
+// makeNodes creates nodes over c, with many requests in flight at once.
 func makeNodes(c *wire.Pipe, paths []string) error {
 	return bulk(c, len(paths), func(i int) { c.Create(paths[i], payload, 0) }, jute.OK)
 }
@@ -123,7 +123,7 @@ func bulk(c *wire.Pipe, n int, send func(i int), want ...jute.ErrCode) error {
 		if err := c.Flush(); err != nil {
 			return err
 		}
-		// Half the window is refilled at a time, so that writes stay large.
+		// Refill half of the requests in flight at a time, so that each write to the socket carries many of them.
 		for low := max(0, sent-size/2); got < sent && (got < low || sent == n); {
 			r, err := c.Next()
 			if err != nil {

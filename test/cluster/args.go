@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// peers returns the first n servers in the form of --peers.
+// peers() returns the first n servers in the form of --peers.
 func (e *Ensemble) peers(n int) string {
 	var list []string
 	for _, s := range e.Servers[:n] {
@@ -101,7 +101,7 @@ var tags = func() string {
 	return ""
 }()
 
-// build builds a program of this module and returns its path.
+// build() builds a program of this module and returns its path.
 func build(program string) (string, error) {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -116,8 +116,8 @@ func build(program string) (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(dir, program)
-	// Build beside the target and rename, so that parallel runs cannot start a half-written file. go links a
-	// copy of the target again only if something has changed.
+	// Build beside the target and rename, so that parallel runs cannot start a half-written file. The build
+	// begins with a copy of the target, because go links it again only if something has changed.
 	tmp := fmt.Sprintf("%s.%d", bin, os.Getpid())
 	if last, err := os.ReadFile(bin); err == nil {
 		if err := os.WriteFile(tmp, last, 0o755); err != nil {

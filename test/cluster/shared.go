@@ -49,7 +49,7 @@ func (s *Shared) Close() {
 }
 
 // ShortSessions are the options of an ensemble with a short tick, so that session timeouts of half a second
-// and more are granted. One server of zlockd keeps its state in memory.
+// and more are granted. If zlockd is the only server, it keeps its state in memory.
 func ShortSessions(kind Kind, nodes int) Options {
 	o := Options{Kind: kind, Nodes: nodes, Dev: nodes == 1}
 	if kind == ZooKeeper {

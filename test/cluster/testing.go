@@ -16,7 +16,7 @@ import (
 )
 
 // Run starts an ensemble for a test and waits until all its servers serve, except Options.Spare ones. The
-// servers end with the test. A test that fails shows their last log lines.
+// servers end with the test. If the test fails, it shows their last log lines.
 func Run(t testing.TB, o Options) *Ensemble {
 	t.Helper()
 	e := LayOut(t, o)
@@ -54,7 +54,7 @@ func LayOut(t testing.TB, o Options) *Ensemble {
 	return e
 }
 
-// attach ends the ensemble at the end of a test, and makes the test fail if a server cannot start.
+// attach() ends the ensemble at the end of a test, and makes the test fail if a server cannot start.
 func (e *Ensemble) attach(t testing.TB) {
 	e.t = t
 	for _, s := range e.Servers {
@@ -161,7 +161,7 @@ func (e *Ensemble) WaitLeader() *Server {
 	return must.Get(e.AwaitLeader())(e.t)
 }
 
-// hashes returns the digests that the server remembers, by zxid.
+// hashes() returns the digests that the server remembers, by zxid.
 func (s *Server) hashes() map[string]string {
 	m := map[string]string{}
 	for line := range strings.Lines(s.Word("hash")) {
@@ -191,7 +191,7 @@ func (e *Ensemble) SameState() {
 	want := map[string]string{}
 	compared := 0
 	for _, s := range e.Servers {
-		m := s.hashes() // empty if the server started and its state was replaced after the last hash
+		m := s.hashes() // empty before the first digest since the server got its state
 		for z, sum := range m {
 			if w, ok := want[z]; ok && w != sum {
 				e.t.Errorf("digests differ at zxid %s: server %d has %s, another %s", z, s.ID, sum, w)

@@ -54,8 +54,8 @@ func StartZooKeeper(t testing.TB, lines ...string) *Server {
 	return e.Servers[0]
 }
 
-// PrepareZooKeepers lays out n ZooKeepers without starting them; lines are
-// added to their zoo.cfg. They end with the test.
+// PrepareZooKeepers lays out n ZooKeepers without starting them, and adds `lines` to their zoo.cfg. The
+// servers end with the test.
 func PrepareZooKeepers(t testing.TB, n int, lines ...string) *Ensemble {
 	t.Helper()
 	RequireZooKeeper(t)

@@ -192,10 +192,10 @@ func (p *Proxy) serve(client net.Conn) {
 	c.n = p.n
 	p.conns[c] = struct{}{}
 	select {
-	case <-p.done: // Close cuts only the connections that it knows
+	case <-p.done: // Close was called before c was in p.conns
 		c.close()
 	default:
-		if p.refuse { // p.refuse changed after the check above; Cut may have missed c, too
+		if p.refuse { // set since the check above; a Cut in between has missed c
 			c.close()
 		}
 	}
@@ -222,7 +222,7 @@ func (c *pair) keepOpen(hole chan struct{}) {
 	}
 }
 
-// pump forwards frames in one direction.
+// pump() forwards frames in one direction.
 func (c *pair) pump(from, to net.Conn, requests bool) {
 	defer c.close()
 	for first := true; ; first = false {
@@ -295,7 +295,7 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 	}
 }
 
-// failed returns only the header of a reply, with an error code.
+// failed() returns only the header of a reply, with an error code.
 func failed(b []byte, code int32) []byte {
 	binary.BigEndian.PutUint32(b, jute.ReplyHeaderSize)
 	binary.BigEndian.PutUint32(b[16:], uint32(code))
@@ -319,8 +319,8 @@ func (c *pair) inPlace(xid, code int32) []byte {
 	return b
 }
 
-// refusal returns the code with which the proxy refuses the request of this reply. ok is false if the request
-// is not refused.
+// refusal() returns the code with which the proxy refuses the request of this reply. `ok` is false if the
+// proxy lets the request through.
 func (c *pair) refusal(f Frame) (code int32, ok bool) {
 	if f.Kind != Reply {
 		return 0, false
@@ -332,7 +332,7 @@ func (c *pair) refusal(f Frame) (code int32, ok bool) {
 	return code, ok
 }
 
-// unstash sends the stashed request, if there is one, with a new xid.
+// unstash() sends the stashed request, if there is one, with a new xid.
 func (c *pair) unstash(to net.Conn) error {
 	c.p.mu.Lock()
 	b := c.p.stash
@@ -359,7 +359,7 @@ func (c *pair) isSwallowed(xid int32) bool {
 	return c.swallow[xid]
 }
 
-// describe parses a frame. For a reply, the operation and the path come from its request.
+// describe() parses a frame. For a reply, the operation and the path come from its request.
 func (c *pair) describe(b []byte, requests, first bool) Frame {
 	var f Frame
 	switch {

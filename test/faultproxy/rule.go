@@ -92,7 +92,7 @@ func (p *Proxy) Add(r Rule) *Armed {
 	return x
 }
 
-// note records a frame and returns the rule that decides about it.
+// note() records a frame and returns the rule that decides about it.
 func (p *Proxy) note(f Frame) *Armed {
 	p.mu.Lock()
 	defer p.mu.Unlock()

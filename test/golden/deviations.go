@@ -108,7 +108,7 @@ var Deviations = []Deviation{
 // In a deviation, {"do": "recorded"} stands for the recorded step that the deviation replaces.
 var recorded = Step{Do: "recorded"}
 
-// frame returns a step with a frame: the length of b, and b.
+// frame() returns a step with a frame: the length of b, and b.
 func frame(do, conn string, b []byte, volatile ...Range) Step {
 	f, at := jute.BeginFrame(nil)
 	f = append(f, b...)
@@ -117,7 +117,7 @@ func frame(do, conn string, b []byte, volatile ...Range) Step {
 	return Step{Do: do, Conn: conn, Hex: &text, Volatile: volatile}
 }
 
-// request returns a request without a record.
+// request() returns a request without a record.
 func request(conn string, xid int32, op jute.OpCode) Step {
 	return frame("send", conn, jute.AppendInt(jute.AppendInt(nil, xid), int32(op)))
 }
@@ -127,7 +127,7 @@ func reply(conn string, xid int32, code jute.ErrCode) Step {
 	return frame("recv", conn, jute.AppendReplyHeader(nil, xid, 0, code), Range{8, 8, "zxid", "ge", ""})
 }
 
-// unknown returns the reply to an unknown operation.
+// unknown() returns the reply to an unknown operation.
 func unknown(conn string, xid int32) Step {
 	return frame("recv", conn, jute.AppendReplyHeader(nil, xid, -1, jute.Unimplemented))
 }

@@ -12,6 +12,7 @@
 //
 // The tests also replay recordings against the real server, to prove the recordings.
 //
-// The package also compares other texts with the code: [Table] the tables of the documentation, and [Manual]
-// the manual pages. [Ours] and [Public] return the queries of dashboards and alert rules that read metrics.
+// The package has helpers for other tests, too. [Table] compares a table of the documentation with the code,
+// and [Manual] checks a manual page. [Ours] and [Public] return the queries of dashboards and alert rules
+// that read metrics.
 package golden

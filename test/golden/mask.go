@@ -51,7 +51,7 @@ type normalizer struct {
 	zeroed [][2]int
 }
 
-// record normalizes one response record that begins at the offset `off`, and returns its end.
+// record() normalizes one response record that begins at the offset `off`, and returns its end.
 func (n *normalizer) record(op jute.OpCode, off int, path string) int {
 	d := jute.NewDecoder(n.frame[off:])
 	switch op {
@@ -91,7 +91,7 @@ func (n *normalizer) record(op jute.OpCode, off int, path string) int {
 	return len(n.frame)
 }
 
-// multi normalizes each result of a multi or multiRead.
+// multi() normalizes each result of a multi or multiRead.
 func (n *normalizer) multi(paths []string) {
 	off := bodyStart
 	for _, path := range paths {
@@ -119,7 +119,7 @@ func (n *normalizer) multi(paths []string) {
 	}
 }
 
-// stat zeroes the fields of a Stat that earlier vectors change, if path is a node that all vectors share.
+// stat() zeroes the fields of a Stat that earlier vectors change, if `path` is a node that all vectors share.
 func (n *normalizer) stat(off int, path string) int {
 	builtin := path == "" || path == "/" || path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/")
 	if n.mask && builtin && off+jute.StatSize <= len(n.frame) {
@@ -138,8 +138,8 @@ func (n *normalizer) stat(off int, path string) int {
 // symbols are the values that the replay of one vector has met, by symbol.
 type symbols map[string][]byte
 
-// define stores the value of a new symbol. It returns an error if the symbol already has another value, or if
-// the value contradicts the value of another symbol.
+// define() stores the value of a new symbol. It returns an error if the symbol already has another value, or
+// if the value contradicts the value of another symbol.
 func (y symbols) define(r Range, val []byte) error {
 	if old, ok := y[r.Sym]; ok {
 		if !slices.Equal(old, val) {
@@ -175,7 +175,8 @@ func splitSym(sym string) (kind string, number int) {
 	return kind, number
 }
 
-// substitute returns the bytes that a step sends, with the values that this server has given for the symbols.
+// substitute() returns the bytes that a step sends, with the values that this server has given for the
+// symbols.
 func (y symbols) substitute(s *Step) ([]byte, error) {
 	b := s.bytes()
 	for _, r := range s.Volatile {
@@ -188,8 +189,8 @@ func (y symbols) substitute(s *Step) ([]byte, error) {
 	return b, nil
 }
 
-// match compares a frame with the recorded step. `seen` is the highest zxid so far on the connection; match
-// raises it.
+// match() compares a frame with the recorded step. `seen` is the highest zxid so far on the connection;
+// match() raises it.
 func (y symbols) match(s *Step, q asked, got []byte, maskBuiltin bool, seen *int64) error {
 	want := s.bytes()
 	raw := slices.Clone(got)

@@ -40,7 +40,7 @@ func sameMembers(got, want []byte) []byte {
 	return b
 }
 
-// shape returns the comparable part of each line of a member list.
+// shape() returns the comparable part of each line of a member list.
 func shape(list []byte) []string {
 	var lines []string
 	for line := range strings.SplitSeq(string(list), "\n") {

@@ -82,8 +82,8 @@ type replay struct {
 	v     *Vector
 	conns map[string]*conn
 	syms  symbols
-	// original is the recorded step during the check of a deviation: the answer must not match
-	// it, or the deviation is not needed.
+	// original is set while a step of a deviation is checked: the recorded step in its place. If the answer
+	// matches `original`, the deviation is not needed.
 	original *Step
 }
 

@@ -55,7 +55,7 @@ func TestZlockdMatchesRecording(t *testing.T) {
 	})
 }
 
-// prepare lays out a zlockd that ends with the test.
+// prepare() lays out a zlockd that ends with the test.
 func prepare(t *testing.T, o cluster.Options) *cluster.Ensemble {
 	t.Helper()
 	e := must.Get(cluster.Prepare(o))(t)

@@ -291,8 +291,8 @@ func (c *checker) checkSessions() {
 }
 
 // checkExpiries checks G10: a session lasts for its timeout after the last request that the leader certainly
-// received. Such a request went through the log, because a server that was just cut off may have answered a
-// read.
+// received. Only requests that went through the log count: a server that the leader no longer hears may still
+// have answered a read.
 func (c *checker) checkExpiries() {
 	type life struct{ timeout, heard time.Duration }
 	lives := map[int64]*life{}

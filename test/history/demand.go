@@ -31,7 +31,7 @@ func (c *checker) demand(claims []claim) *demand {
 	return d
 }
 
-// place gives d a claim without tried steps, and moves other demands out of the way.
+// place gives d a claim without steps that are in `tried`, and moves other demands out of the way.
 func (d *demand) place(tried map[*looseStep]bool) bool {
 	untried := func(cl claim) bool {
 		return !slices.ContainsFunc(cl, func(l *looseStep) bool { return tried[l] })
@@ -236,7 +236,7 @@ func (u *looseOp) sets(path string) (n int) {
 	return n
 }
 
-// setsAfter counts the sets of path after the step made, and returns the data that they leave.
+// setsAfter counts the sets of path after the step `made`, and returns the data that they leave.
 func (u *looseOp) setsAfter(made *looseStep, path string) (data []byte, sets int) {
 	data = made.Data
 	for _, l := range u.steps[slices.Index(u.steps, made)+1:] {

@@ -21,8 +21,8 @@ type facts struct {
 	by      *demand        // the demand for the write that explains the facts; nil: none
 }
 
-// fact returns the facts of a zxid, nil if the zxid is explained. The close of a session is
-// not fully explained: it may delete nodes that are not known to belong to it.
+// fact returns the facts of a zxid. It returns nil if the zxid is that of an acknowledged write, but not for
+// the close of a session: the close may delete nodes that are not known to belong to the session.
 func (c *checker) fact(zxid int64, record int) *facts {
 	if by, ok := c.acked[zxid]; ok && c.records[by].Op.Op != jute.OpCloseSession || zxid <= 0 {
 		return nil
@@ -59,7 +59,7 @@ func (c *checker) findFacts() {
 			told[ch]++
 			switch path := r.Event.Path; r.Event.Type {
 			case jute.EventCreated:
-				f.created[path] = f.created[path] //nolint:staticcheck // adds the path, without a Stat
+				f.created[path] = f.created[path] //nolint:staticcheck // adds the path if it is missing
 			case jute.EventDataChanged:
 				f.set[path] = f.set[path] //nolint:staticcheck // as above
 				f.sets[path] = max(f.sets[path], told[ch])

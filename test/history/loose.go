@@ -23,8 +23,8 @@ type looseStep struct {
 	*Step
 	of *looseOp
 	by *demand // the demand that the step explains; nil: none
-	// spare says that the demand in the field `by` has this step only with the rest of its write. Another write
-	// could explain that demand, so the checker did not believe this step, and another demand may take it.
+	// spare says that the checker has not applied this step. The demand in the field `by` took the whole write,
+	// but another write could explain that demand, too. So another demand may take this step.
 	spare bool
 }
 

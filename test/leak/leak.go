@@ -19,10 +19,10 @@ const patience = 30 * time.Second
 
 var checks atomic.Int64
 
-// Check fails the test if goroutines that the test began remain after all other cleanups. Call Check before
-// anything that registers a cleanup. A label on each goroutine names its test, so goroutines of parallel
-// tests do not count. Goroutines that a runtime timer started have no label: AtEnd finds them. Stacks that
-// contain one of except do not count.
+// Check fails the test if, after all other cleanups, a goroutine is still there that the test began. Call
+// Check before anything that registers a cleanup. A label on each goroutine names its test, so goroutines of
+// parallel tests do not count. Goroutines that a runtime timer started have no label: AtEnd finds them. A
+// goroutine with a text of `except` in its stack does not count.
 func Check(t testing.TB, except ...string) {
 	t.Helper()
 	part := mark(t.Name())
@@ -36,7 +36,8 @@ func Check(t testing.TB, except ...string) {
 	})
 }
 
-// mark labels this goroutine and those that it will begin. It returns the text of the label in their stacks.
+// mark() labels this goroutine and those that it will begin. It returns the text of the label in their
+// stacks.
 func mark(name string) (part string) {
 	const key = "leak.Check"
 	value := fmt.Sprintf("%s %d", name, checks.Add(1))
@@ -46,7 +47,7 @@ func mark(name string) (part string) {
 
 // AtEnd is for the end of TestMain, after everything that the tests share was closed. If a stack of a
 // goroutine contains `part` and no text of `except`, AtEnd prints the stack and returns 1. Otherwise it
-// returns code.
+// returns `code`. If `code` is not 0, AtEnd looks at no stack.
 func AtEnd(code int, part string, except ...string) int {
 	if code != 0 {
 		return code
@@ -59,9 +60,9 @@ func AtEnd(code int, part string, except ...string) int {
 	return 1
 }
 
-// left() waits until no stack contains part. After the time `most` it returns the stacks that still do. To
-// look at all goroutines takes some milliseconds of processor time. So left() waits before its first look:
-// the goroutines of a client that has just been closed have ended by then.
+// left() waits until no stack contains `part`. After the time `most` it returns the stacks that still contain
+// it. To look at all goroutines takes some milliseconds of processor time. So left() waits before its first
+// look: the goroutines of a client that has just been closed have ended by then.
 func left(part string, except []string, most time.Duration) (stacks []string) {
 	end := time.Now().Add(most)
 	for wait := min(5*time.Millisecond, most); ; wait = min(2*wait, 100*time.Millisecond) {

@@ -54,14 +54,14 @@ func must(err error) {
 	}
 }
 
-// message is a text, and the call that it is an argument of.
+// message is a text. If it is an argument of a call, `kind` names the called function.
 type message struct {
 	at         token.Pos
 	kind, text string
 }
 
-// messages returns the texts of several words of a file, in the order of their places. The parts of a text
-// that is joined with + are one message.
+// messages() returns the texts of a file that have more than one word, in the order of their places. The
+// parts of a text that is joined with + are one message.
 func messages(f *ast.File) (all []message) {
 	var walk func(n ast.Node, kind string)
 	walk = func(n ast.Node, kind string) {

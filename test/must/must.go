@@ -46,7 +46,7 @@ func Get2[A, B any](a A, b B, err error) func(testing.TB) (A, B) {
 	}
 }
 
-// Await waits until ok() reports true. The test ends if that takes longer than limit. Choose a generous
+// Await waits until ok() reports true. The test ends if that takes longer than `limit`. Choose a generous
 // limit, because machines are busy.
 func Await(t testing.TB, what string, limit time.Duration, ok func() bool) {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Text is what a program or a log has said; it may be read while it is written.
+// Text is the output of a program, or a log. One goroutine may read it while another writes it.
 type Text struct {
 	mu sync.Mutex
 	b  bytes.Buffer

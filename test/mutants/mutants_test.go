@@ -58,7 +58,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 }
 
-// run runs the test binary of a mutant in its package's folder.
+// run() runs the test binary of a mutant in its package's folder.
 func run(t *testing.T, m *plant.Bug, binary, root string) (out string, failed bool) {
 	args := []string{"-test.run", m.Test, "-test.timeout", "5m", "-test.v"}
 	if m.Pkg == "./test/sim" {
@@ -86,7 +86,7 @@ func seedOf(out string) string {
 	return ""
 }
 
-// verdict returns the first line that matches the expected message.
+// verdict() returns the first line that matches the expected message.
 func verdict(want *regexp.Regexp, out string) string {
 	for _, line := range strings.Split(out, "\n") {
 		if want.MatchString(line) {
@@ -96,7 +96,7 @@ func verdict(want *regexp.Regexp, out string) string {
 	return ""
 }
 
-// head returns the first lines that say why the test failed.
+// head() returns the first lines that say why the test failed.
 func head(out string, lines int) string {
 	var list []string
 	for _, line := range strings.Split(out, "\n") {

@@ -24,8 +24,8 @@ var (
 	againFlag = flag.Int("mutants.again", 4, "how often a seed that found a race runs again")
 )
 
-// kinds of runs that look for a race. The first kind uses the plain toolchain; see test/sim/overlay for the
-// others.
+// raceKinds are the kinds of runs that look for a race. The first kind uses the plain toolchain. For the
+// others see test/sim/overlay.
 var raceKinds = []struct {
 	name  string
 	exact bool

@@ -187,7 +187,7 @@ var (
 
 var timedOut = regexp.MustCompile(`(?m)^panic: test timed out after `)
 
-// unfinished returns errTimedOut if a run ended for lack of time, before a test failed.
+// unfinished() returns errTimedOut if a run ended for lack of time, before a test failed.
 func unfinished(ctx context.Context, out []byte, err error) error {
 	if err != nil && !bytes.Contains(out, []byte("--- FAIL: ")) && (ctx.Err() != nil || timedOut.Match(out)) {
 		return errTimedOut
@@ -195,7 +195,7 @@ func unfinished(ctx context.Context, out []byte, err error) error {
 	return nil
 }
 
-// try plants one edit. It returns the package whose tests notice it, and the name of the test.
+// try() plants one edit. It returns the package whose tests notice it, and the name of the test.
 func try(root string, s spot, pkgs []string) (by, why string, err error) {
 	dir, err := os.MkdirTemp("", "mutant-")
 	if err != nil {
@@ -262,9 +262,9 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// near returns a pattern for the tests that most likely notice the edit: the tests in the matching test file,
-// and the tests in files that call the edited function, if these are few. It returns "" if there is no such
-// test. These tests run first, because all tests of some packages take a minute.
+// near() returns a pattern for the tests that most likely notice the edit: the tests in the matching test
+// file, and the tests in files that call the edited function, if these are few. It returns "" if there is no
+// such test. These tests run first, because all tests of some packages take a minute.
 func (s spot) near(root, pkg string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
 	if err != nil {
@@ -301,7 +301,7 @@ func (s spot) near(root, pkg string) (string, error) {
 	return "^(" + strings.Join(beside, "|") + ")$", nil
 }
 
-// failing returns the first test that fails. If there is none, it returns what else went wrong.
+// failing() returns the first test that fails. If there is none, it returns what else went wrong.
 func failing(out []byte) string {
 	if m := regexp.MustCompile(`--- FAIL: (\S+)`).FindSubmatch(out); m != nil {
 		return string(m[1])
@@ -314,7 +314,7 @@ func failing(out []byte) string {
 	return oneLine(string(out))
 }
 
-// overlay writes the edited file into dir, and the list for the go command.
+// overlay() writes the edited file into dir, and the list for the go command.
 func (s spot) overlay(root, dir string) (string, error) {
 	path := filepath.Join(root, s.file)
 	src, err := os.ReadFile(path)

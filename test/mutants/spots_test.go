@@ -35,8 +35,8 @@ func oneLine(text string) string {
 	return text
 }
 
-// spots finds each place in a package's sources where an edit can negate a condition, remove a statement, or
-// return nil instead of an error.
+// spots() finds each place in a package's sources where an edit can negate a condition, remove a statement,
+// or return nil instead of an error.
 func spots(root, pkg string) (list []spot, err error) {
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
 	if err != nil {
@@ -84,7 +84,8 @@ func spotsIn(name string, src []byte) (list []spot, err error) {
 			list = append(list, spot{file: name, line: from.Line, fn: fn.Name.Name, kind: kind,
 				from: from.Offset, to: to.Offset, was: string(src[from.Offset:to.Offset]), is: is})
 		}
-		// The last result of the innermost function says whether it returns an error.
+		// An error can become nil only in a function whose last result is an error: `types` holds the function and
+		// the function literals around the present node, the innermost last.
 		var types []*ast.FuncType
 		types = append(types, fn.Type)
 		var walk func(n ast.Node)
@@ -154,7 +155,7 @@ func droppable(s ast.Stmt) bool {
 	return false
 }
 
-// logs reports whether a call only writes a line of the log.
+// logs() reports whether a call only writes a line of the log.
 func logs(call *ast.CallExpr) bool {
 	sel, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {

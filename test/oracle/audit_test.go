@@ -109,12 +109,12 @@ func audited(t *testing.T, file string) (lines []string) {
 			}
 			return r
 		}, line)
-		line = noText.ReplaceAllString(line, "?") // the servers count these bytes differently
+		line = noText.ReplaceAllString(line, "?") // for the same bytes the servers write a different number of ?
 		line = strings.Replace(line, "\tznode=\t", "\t", 1)
 		lines = append(lines, strings.TrimSuffix(line, "\n"))
 	}
 	const ended = "\toperation=ephemeralZNodeDeletionOnSessionCloseOrExpire\t"
-	for i := 0; i < len(lines); { // the sessions end together
+	for i := 0; i < len(lines); { // sort the lines of sessions that end together
 		n := i + 1
 		for n < len(lines) && strings.Contains(lines[i], ended) && strings.Contains(lines[n], ended) {
 			n++

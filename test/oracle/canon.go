@@ -45,7 +45,7 @@ func (s *side) covers(zxid int64) string {
 	return "@" + strconv.Itoa(i)
 }
 
-// stat returns the comparable form of a Stat of the node at path.
+// stat() returns the comparable form of a Stat of the node at `path`.
 func (s *side) stat(path string, st jute.Stat) string {
 	if path == "" {
 		path = "/"
@@ -89,7 +89,7 @@ func (s *side) time(zxid, ms int64) string {
 // canon is a frame in comparable form.
 type canon struct {
 	text string
-	// alt is another form that a Known difference may accept.
+	// `alt` is another form that a Known difference may accept.
 	alt   string
 	event *jute.EventType // of an event
 	path  string          // of an event
@@ -133,8 +133,8 @@ func (s *side) canonical(g got) canon {
 	return c
 }
 
-// body returns the comparable form of a response record. alt is another form, for Known differences: without
-// the Stat of a create2 inside a multi, or with the entries of an ACL in order.
+// body() returns the comparable form of a response record. `alt` is another form, for Known differences:
+// without the Stat of a create2 inside a multi, or with the entries of an ACL in order.
 func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt string) {
 	if code != jute.OK {
 		return "", ""
@@ -193,7 +193,7 @@ func quoted(d *jute.Decoder) string {
 	return " " + strconv.Quote(p)
 }
 
-// data returns the comparable form of a node's data.
+// data() returns the comparable form of a node's data.
 func (s *side) data(path string, d *jute.Decoder) string {
 	b := d.Buffer()
 	if s.members && path == configPath {
@@ -214,7 +214,7 @@ func names(d *jute.Decoder) string {
 	return fmt.Sprintf(" %q", list)
 }
 
-// results() returns the comparable form of the results of a multi. In alt, a create2 shows only its path.
+// results() returns the comparable form of the results of a multi. In `alt`, a create2 shows only its path.
 func (s *side) results(st *Step, d *jute.Decoder) (text, alt string) {
 	var t, a strings.Builder
 	for i := 0; ; i++ {

@@ -16,8 +16,8 @@ func (r *Runner) open(st *Step) error {
 	holder := r.holder(st)
 	if st.Op == "attach" {
 		_, ok := r.a.sessions[st.Session]
-		// A wrong password must not affect the connection that holds the session, but at the
-		// reference it does.
+		// Leave out an attach with a wrong password or a damaged request while a connection holds the session. It
+		// must not affect that connection, but in ZooKeeper it does.
 		if !ok || holder != "" && (st.Password != "" || st.Patch != "" || st.Cut > 0) {
 			return nil
 		}
@@ -52,7 +52,7 @@ func (r *Runner) open(st *Step) error {
 	return r.quiesce(st, nil, nil, nil)
 }
 
-// holder returns the connection that now holds the session of an attach step.
+// holder() returns the connection that now holds the session of an attach step.
 func (r *Runner) holder(st *Step) string {
 	if st.Op != "attach" {
 		return ""
@@ -66,8 +66,8 @@ func (r *Runner) holder(st *Step) string {
 	return ""
 }
 
-// begin records a new session. Its creation is a change, and a ping shows the zxid of that
-// change, because nothing else happens.
+// begin() records a new session. Its creation is a change, and a ping shows the zxid of that change, because
+// nothing else happens.
 func (r *Runner) begin(st *Step, a, b *wire.Session) error {
 	r.sessions++
 	name := fmt.Sprintf("S%d", r.sessions)
@@ -92,7 +92,7 @@ func (r *Runner) begin(st *Step, a, b *wire.Session) error {
 	return nil
 }
 
-// drop ends a connection without closing its session, on both servers.
+// drop() ends a connection without closing its session, on both servers.
 func (r *Runner) drop(st *Step) error {
 	for _, s := range []*side{r.a, r.b} {
 		c := s.conns[st.Conn]
@@ -108,7 +108,7 @@ func (r *Runner) drop(st *Step) error {
 	return nil
 }
 
-// restart restarts the second server. The clients of both servers lose only their connections.
+// restart() restarts the second server. The clients of both servers lose only their connections.
 func (r *Runner) restart() error {
 	if r.Restart == nil {
 		return nil

@@ -39,7 +39,7 @@ var connNames = []string{"A", "B", "C", "D", "E"}
 // one() returns one of its arguments at random.
 func one[T any](g *Generator, list ...T) T { return list[g.rng.IntN(len(list))] }
 
-// chance reports true in n of 100 cases.
+// chance() reports true in n of 100 cases.
 func (g *Generator) chance(n int) bool { return g.rng.IntN(100) < n }
 
 // Next returns the next steps. All of them belong to one connection and are sent in one piece.
@@ -81,7 +81,7 @@ func (g *Generator) Next() []Step {
 	return steps
 }
 
-// pick chooses the acting connection: mostly a live one.
+// pick() chooses the acting connection: mostly a live one.
 func (g *Generator) pick() string {
 	name := one(g, connNames...)
 	for range 2 {
@@ -92,8 +92,8 @@ func (g *Generator) pick() string {
 	return name
 }
 
-// connect returns a step that gives a connection a session: a new session, its former one, or
-// that of another connection.
+// connect() returns a step that gives a connection a session: a new session, its former one, or that of
+// another connection.
 func (g *Generator) connect(name string) Step {
 	s := Step{Conn: name, Op: "connect", Timeout: 60000, Back: -2}
 	if g.chance(10) {
@@ -150,12 +150,13 @@ func (g *Generator) damageConnect(s *Step) {
 	}
 }
 
-// frame returns a frame with this header and record.
+// frame() returns a frame with this header and record.
 func frame(xid int32, op jute.OpCode, record string) []byte {
 	return wire.AppendRequest(nil, xid, op, []byte(record))
 }
 
-// The list none has bytes that do not begin a request. A server that gets them closes the connection.
+// Each element of `none` holds bytes that do not begin a request. A server that gets them closes the
+// connection.
 var none = [][]byte{
 	[]byte("\xff\xff\xff\xff"), []byte("\x80\x00\x00\x00\x00\x00\x00\x01"), []byte("\x7f\xff\xff\xff"),
 	[]byte("\x00\x10\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01"), []byte("\x00\x00\x00\x00"),
@@ -192,7 +193,7 @@ func (g *Generator) auth(name string) Step {
 	return s
 }
 
-// unknown returns a request for an operation that does not exist.
+// unknown() returns a request for an operation that does not exist.
 func (g *Generator) unknown(name string) Step {
 	return Step{
 		Conn: name, Op: "op", Code: one[int32](g, 0, -1, -2, -12, 10, 23, 50, 99, 108, 109, 1000, math.MaxInt32,
@@ -209,7 +210,7 @@ var limits = []string{
 	"count=1,bytes=1=;byteHardLimit=20;countHardLimit=4", "count=-1,bytes=-1=;byteHardLimit=0;countHardLimit=0",
 }
 
-// quota returns steps that set, change or remove a limit of a path.
+// quota() returns steps that set, change or remove a limit of a path.
 func (g *Generator) quota(name string) []Step {
 	path := g.top()
 	if g.chance(25) {
@@ -267,7 +268,7 @@ func (g *Generator) acl() string {
 	return one(g, acls...)
 }
 
-// top returns a path just below the root.
+// top() returns a path just below the root.
 func (g *Generator) top() string { return "/" + one(g, "a", "b", "c") }
 
 var oddPaths = []string{
@@ -281,7 +282,7 @@ var oddPaths = []string{
 	"/" + strings.Repeat("n", 300), strings.Repeat("/a", 40),
 }
 
-// path chooses a path: mostly of a node that exists, or of one beside or below such a node.
+// path() chooses a path: mostly of a node that exists, or of one beside or below such a node.
 func (g *Generator) path() string {
 	switch n := g.rng.IntN(100); {
 	case n < 5:
@@ -326,16 +327,16 @@ func (g *Generator) version() int32 {
 	return one[int32](g, 0, 0, 0, 1, 1, 2, 3, 7, -2, math.MaxInt32, math.MinInt32)
 }
 
-// mode says which kind of watch a connection sets on a path. It always says the same for the same connection
-// and path, because ZooKeeper 3.8 forgets a persistent watch when another kind is set on its path.
+// mode() says which kind of watch a connection sets on a path. It always says the same for the same
+// connection and path, because ZooKeeper 3.8 forgets a persistent watch when another kind is set on its path.
 func mode(conn, path string) string {
 	h := fnv.New32a()
 	h.Write([]byte(conn + path))
 	return []string{"once", "once", "once", "persistent", "recursive"}[h.Sum32()%5]
 }
 
-// guarded() reports whether a node may get only well-formed texts, because ZooKeeper fails on other texts
-// there.
+// guarded() reports whether a node holds the limits or the counts of a quota. ZooKeeper fails if the text in
+// such a node is not well-formed, so these programs write no other text there.
 func guarded(path string) bool {
 	return strings.HasSuffix(path, "/zookeeper_limits") || strings.HasSuffix(path, "/zookeeper_stats")
 }

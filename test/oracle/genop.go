@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// request returns one request of an ordinary kind.
+// request() returns one request of an ordinary kind.
 func (g *Generator) request(name string) Step {
 	s := g.plain(name)
 	s.Conn = name
@@ -32,7 +32,7 @@ func (g *Generator) request(name string) Step {
 var lengths = []string{"\xff\xff\xff\xff", "\xff\xff\xff\xfe", "\x80\x00\x00\x00", "\x7f\xff\xff\xff",
 	"\x00\x10\x00\x00", "\x00\x00\x7f\xff"}
 
-// damage turns a request into one that no client sends. The result is either undecodable, so that a server
+// damage() turns a request into one that no client sends. The result is either undecodable, so that a server
 // must refuse it, or another valid request.
 func (g *Generator) damage(s *Step) {
 	n := len(s.encode(func(int) int64 { return 0 }))
@@ -153,7 +153,7 @@ func (g *Generator) read(name string) Step {
 	return s
 }
 
-// watch returns a request about watches.
+// watch() returns a request about watches.
 func (g *Generator) watch(name string) Step {
 	path := g.path()
 	kind := mode(name, path)
@@ -271,8 +271,8 @@ func (g *Generator) multi() Step {
 	return s
 }
 
-// inMulti makes the flags of a create match its operation. Otherwise ZooKeeper 3.8 follows the
-// flags inside a multi and the operation outside; no client sends such a request.
+// inMulti makes the flags of a create match its operation, as every client does. If they do not match,
+// ZooKeeper 3.8 follows the flags in a multi, but the operation in a single request.
 func (g *Generator) inMulti(s Step) Step {
 	switch {
 	case s.Op == "createContainer":

@@ -18,7 +18,7 @@ type Known struct {
 	match func(d *diff) (skipA, skipB int)
 }
 
-// diff is a place where the servers differ. a or b is nil if nothing more arrived from that server.
+// diff is a place where the servers differ. `a` or `b` is nil if nothing more arrived from that server.
 type diff struct {
 	r    *Runner
 	step *Step
@@ -50,7 +50,8 @@ var table = []Known{{
 		if !d.both("checkWatches") || d.a.code != jute.OK || d.b.code != jute.NoWatcher {
 			return 0, 0
 		}
-		// Ask for any type, because a persistent watch of another connection counts for every type.
+		// Does another connection watch the path? Ask for a watch of any type: 3.8 counts a persistent watch for
+		// every type.
 		any := &Step{Op: "checkWatches", Path: d.a.step.Path, Mode: jute.WatcherAny}
 		for _, name := range d.r.b.names() {
 			if name != d.conn && d.r.b.ask(name, any) == jute.OK {
@@ -142,7 +143,7 @@ func lastNumber(text string) (head string, n int) {
 	return text[:i+1], n
 }
 
-// ask sends a request that changes nothing and returns the reply's code.
+// ask() sends a request that changes nothing and returns the reply's code.
 func (s *side) ask(name string, st *Step) jute.ErrCode {
 	if s.conns[name] == nil {
 		return jute.UnknownSession

@@ -17,7 +17,8 @@ import (
 // realConfig configures a ZooKeeper whose speed does not matter.
 var realConfig = append(slices.Clone(config), "forceSync=no")
 
-// Two real servers do not differ. If they did, a difference of another server would be no fault.
+// Two ZooKeepers give the same answers. If they did not, a difference between ZooKeeper and zlockd would
+// prove nothing.
 func TestRealServersAgree(t *testing.T) {
 	a, b := cluster.StartZooKeeper(t, realConfig...), cluster.StartZooKeeper(t, realConfig...)
 	explore(t, oracle.NewRunner(a.Client, b.Client), seed(t), *opsFlag/4)

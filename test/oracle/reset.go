@@ -12,8 +12,8 @@ import (
 // Super is the credential of the super user that both servers must know.
 const Super = "super:secret"
 
-// Reset ends every session of the last run, removes every node, and records the state of both servers.
-// It compares nothing and waits longer than Patience.
+// Reset ends every session of the last run, removes every node, and records the state of both servers. It
+// compares nothing. It may wait longer than Patience.
 func (r *Runner) Reset() error {
 	r.sessions = 0
 	for _, s := range []*side{r.a, r.b} {

@@ -146,7 +146,7 @@ func possible(s *Step) bool {
 	if slices.ContainsFunc(s.Ops, func(o Step) bool { return !possible(&o) }) {
 		return false
 	}
-	// A createTTL whose flags ask for no TTL crashes ZooKeeper 3.8.
+	// A createTTL with a negative TTL, and with flags that ask for no TTL, crashes ZooKeeper 3.8.
 	return s.Op != "createTTL" || s.TTL >= 0 || s.Flags > 4
 }
 
@@ -186,7 +186,7 @@ func (r *Runner) quiesce(first *Step, steps []*Step, fromA, fromB []got) error {
 	return r.checkEvents(first, steps, seenB, r.b.commits[began:])
 }
 
-// barrier sends a ping on every connection and collects what arrives before its reply.
+// barrier() sends a ping on every connection and collects what arrives before its reply.
 func (s *side) barrier(seen map[string][]got) {
 	names := s.names()
 	for _, name := range names {
@@ -254,7 +254,7 @@ func (r *Runner) compare(st *Step, conn string, fromA, fromB []got) error {
 	return nil
 }
 
-// count adds an answer to the statistics.
+// count() adds an answer to the statistics.
 func (r *Runner) count(c *canon) {
 	switch {
 	case c.event != nil:
@@ -275,7 +275,7 @@ func (d *diff) about() *Step {
 	return d.step
 }
 
-// String returns the canonical text; nil means silence.
+// String returns the canonical text. c is nil if no frame came.
 func (c *canon) String() string {
 	if c == nil {
 		return "nothing"
@@ -283,8 +283,8 @@ func (c *canon) String() string {
 	return c.text
 }
 
-// commit records the zxids of a change that both servers made. If nothing changed, it checks the zxid in the
-// header of the second server's reply.
+// commit() records the zxids of a change that both servers made. If nothing changed, it checks the zxid in
+// the header of the second server's reply.
 func (r *Runner) commit(a, b *got) error {
 	if a.frame.Event != nil || b.frame.Event != nil || a.end != nil || b.end != nil {
 		return nil
@@ -304,7 +304,7 @@ func (r *Runner) commit(a, b *got) error {
 	return nil
 }
 
-// change records one change.
+// change() records one change.
 func (r *Runner) change(zxidA, zxidB int64) error {
 	for _, c := range []struct {
 		s    *side

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A script is a program as text: one step per line, "CONN OP name=value…"; '#' begins a
-// comment. A '+' before the connection joins a step to the one before. Strings are quoted as
-// in Go; operations of a multi stand in brackets.
+// A script is a program as text: one step per line, "CONN OP name=value…"; '#' begins a comment. A '+' before
+// the connection joins a step to the step before it. Strings are quoted as in Go; operations of a multi stand
+// in brackets.
 //
 //	A connect timeout=30000
 //	A create path="/a" data="x" acl="31:world:anyone" flags=0
@@ -91,7 +91,7 @@ func (s *Step) formatArg(name string, arg func(name, value string)) {
 	}
 }
 
-// field returns a pointer to the field that a script calls name.
+// field() returns a pointer to the field that scripts call `name`.
 func (s *Step) field(name string) any {
 	return map[string]any{
 		"path": &s.Path, "data": &s.Data, "acl": &s.ACL, "scheme": &s.Scheme, "cred": &s.Cred, "extra": &s.Extra,
@@ -141,7 +141,7 @@ func Parse(text string) (Program, error) {
 
 type lexer struct{ rest string }
 
-// step reads an operation with its arguments, up to the end of the line or a closing bracket.
+// step() reads an operation with its arguments, up to the end of the line or a closing bracket.
 func (l *lexer) step(s *Step) error {
 	s.Op = l.word()
 	if _, ok := ops[s.Op]; !ok {
@@ -186,7 +186,7 @@ func (l *lexer) word() string {
 	return w
 }
 
-// arg reads the value of one argument into its field.
+// arg() reads the value of one argument into its field.
 func (l *lexer) arg(s *Step, name string) error {
 	var text, bare string
 	quoted := strings.HasPrefix(l.rest, `"`)

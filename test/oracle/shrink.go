@@ -22,7 +22,7 @@ func (r *Runner) Shrink(p Program, found error, limit time.Duration) (Program, e
 	if !fails(p) {
 		return p, errors.Join(found, errors.New("the difference did not show again when the program was repeated"))
 	}
-	// Steps after the difference are not needed: the run stopped there.
+	// Leave out half of the steps first, then smaller and smaller pieces, at last single steps.
 	for size := (len(p) + 1) / 2; size > 0; {
 		smaller := false
 		for at := 0; at < len(p) && time.Now().Before(end); {
@@ -44,7 +44,7 @@ func (r *Runner) Shrink(p Program, found error, limit time.Duration) (Program, e
 		}
 	}
 	p = r.simplify(p, fails, end)
-	// The last run may have shown no difference.
+	// Run the result again: the last run may have been one without a difference.
 	if !fails(p) {
 		return p, errors.Join(found, errors.New("the short program does not always show it"))
 	}

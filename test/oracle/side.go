@@ -55,11 +55,11 @@ func newSide(addrs []string, patience time.Duration) *side {
 	}
 }
 
-// addr returns the server that a connection goes to. The connections of an
-// ensemble are spread over its servers.
+// addr() returns the server that a connection goes to. The connections of an ensemble are spread over its
+// servers.
 func (s *side) addr(name string) string { return s.addrs[int(name[0])%len(s.addrs)] }
 
-// zxid returns the zxid that the field Back of a step names.
+// zxid() returns the zxid that the field Back of a step names.
 func (s *side) zxid(back int) int64 {
 	switch {
 	case back == -1:
@@ -70,7 +70,7 @@ func (s *side) zxid(back int) int64 {
 	return s.commits[len(s.commits)-1-back]
 }
 
-// send writes steps to a connection in one piece.
+// send() writes steps to a connection in one piece.
 func (s *side) send(name string, steps []*Step) {
 	c := s.conns[name]
 	if c == nil {
@@ -130,7 +130,7 @@ func (s *side) next(name string) got {
 	return g
 }
 
-// collect waits until a connection has no request pending, or ends.
+// collect() waits until a connection has no request pending, or ends.
 func (s *side) collect(name string) []got {
 	var list []got
 	for {
@@ -144,7 +144,7 @@ func (s *side) collect(name string) []got {
 	}
 }
 
-// drain waits for the end of a connection.
+// drain() waits for the end of a connection.
 func (s *side) drain(name string) []got {
 	var list []got
 	for s.conns[name] != nil {
@@ -163,8 +163,8 @@ var catchUp = &Step{Op: "sync", Path: "/"}
 // names() returns the live connections in order.
 func (s *side) names() []string { return slices.Sorted(maps.Keys(s.conns)) }
 
-// open() performs the handshake of a connect or attach step. Without a granted session, outcome
-// says how the server declined.
+// open() performs the handshake of a connect or attach step. If the server grants no session, `outcome` says
+// how it refused.
 func (s *side) open(st *Step) (granted *wire.Session, outcome string, err error) {
 	req := jute.ConnectRequest{Timeout: st.Timeout, HasReadOnly: !st.Old,
 		Password: make([]byte, jute.PasswordSize)}

@@ -30,7 +30,7 @@ type Step struct {
 	Back    int         // which zxid: of the Back-th change before the last; -1: of no change; -2: zero
 	Scheme  string
 	Cred    string
-	Code    int32  // of op: an operation code
+	Code    int32  // of "op": any operation code
 	Ops     []Step // of multi and multiRead
 
 	Session  string // of attach: the name of the connection whose session it takes
@@ -98,7 +98,7 @@ var ops = map[string]opInfo{
 	"restart": {0, "", false, true},
 }
 
-// encode returns the record of a step. zxid() returns the zxid that Back names.
+// encode() returns the record of a step. zxid() returns the zxid that Back names.
 func (s *Step) encode(zxid func(back int) int64) wire.Body {
 	var b wire.Body
 	if s.Op == "auth" {
@@ -173,7 +173,7 @@ func (s *Step) names() string {
 	return path
 }
 
-// code returns the operation code a step sends.
+// code() returns the operation code that a step sends.
 func (s *Step) code() jute.OpCode {
 	if s.Op == "op" {
 		return jute.OpCode(s.Code)

@@ -85,7 +85,7 @@ func zlockd(t *testing.T, o cluster.Options, flags ...string) *cluster.Ensemble 
 	return e
 }
 
-// explore runs random programs until it has compared n requests.
+// explore() runs random programs until it has compared n requests.
 func explore(t *testing.T, r *oracle.Runner, seed uint64, n int) {
 	t.Helper()
 	begin := time.Now()
@@ -99,7 +99,7 @@ func explore(t *testing.T, r *oracle.Runner, seed uint64, n int) {
 		r.Ops, time.Since(begin).Round(time.Millisecond), r.Uses, r.Answers)
 }
 
-// report shrinks a program that shows a difference and writes it as a script.
+// report() shrinks a program that shows a difference and writes it as a script.
 func report(t *testing.T, r *oracle.Runner, episode uint64, p oracle.Program, err error) {
 	t.Helper()
 	var d *oracle.Difference

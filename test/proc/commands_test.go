@@ -39,10 +39,10 @@ var followed = map[string][]string{
 	"TestHangUp":                        {"zlockd --config zoo.cfg"},
 	"TestFIPSModeRefusesWhatItCannotDo": {"GOFIPS140=v1.0.0 make build"},
 	"TestTracePageRecordsTheStepsOfRequests": {
-		"go tool trace "}, // opens a browser
+		"go tool trace "}, // not run here, because it opens a browser
 }
 
-// notRun are commands that no Go test can run, and what runs them.
+// notRun are commands that no Go test runs, each with the reason, or with what runs it.
 var notRun = map[string]string{
 	"systemctl ":                "needs systemd: make deb-test",
 	"apt install ":              "needs a Debian of its own: make deb-test",
@@ -71,7 +71,7 @@ func commands(page string) (list []string) {
 }
 
 // TestCommandsOfThePagesWork runs each command of three pages against a server that the command zlockd
-// starts. It fails on a command that it does not run and that is in neither table.
+// starts. It fails on a command that it does not run, unless `followed` or `notRun` lists the command.
 func TestCommandsOfThePagesWork(t *testing.T) {
 	t.Parallel()
 	zlockd := cluster.Build(t)
@@ -94,7 +94,7 @@ func TestCommandsOfThePagesWork(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	// start runs a server until the test ends, or until stop is called.
+	// start runs a server until the test ends, or until stop() is called.
 	start := func(command string) (stop func()) {
 		cmd := exec.Command("sh", "-ec", "exec "+command)
 		cmd.Dir, cmd.Env = dir, append(env, settings...)
@@ -161,7 +161,7 @@ func missing(command string) error {
 	return nil
 }
 
-// known reports whether a command stands in one of the tables.
+// known reports whether a command is in `followed` or in `notRun`.
 func known(command string) bool {
 	for _, list := range followed {
 		for _, begin := range list {
@@ -178,7 +178,7 @@ func known(command string) bool {
 	return false
 }
 
-// The tests that the table names exist.
+// The tests that `followed` names exist.
 func TestCommandsAreFollowedByTestsThatExist(t *testing.T) {
 	tests := map[string]bool{}
 	must.OK(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// shells are scripts whose arguments are command lines. For each of them the script prints the last word, as
-// the shell completes it.
+// shells are scripts whose arguments are command lines. For each command line a script prints the last word,
+// as the shell completes it.
 var shells = map[string]string{
 	"bash": `source <(zlock completion bash); source <(zlockd completion bash)
 compopt() { COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")); }

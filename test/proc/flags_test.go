@@ -52,7 +52,7 @@ func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
 	}
 }
 
-// stays checks for a while that none of the servers serves.
+// stays() checks for a while that none of the servers serves.
 func stays(t *testing.T, servers ...*cluster.Server) {
 	t.Helper()
 	for range 20 {

@@ -36,7 +36,7 @@ func smallDisk(t *testing.T, kib string) (dir string) {
 	return dir
 }
 
-// grow gives a small disk more room.
+// grow() gives a small disk more room.
 func grow(t *testing.T, dir, kib string) {
 	t.Helper()
 	must.OK(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size="+kib+"k"))
@@ -117,7 +117,7 @@ func TestDiskThatFillsHalfWay(t *testing.T) {
 	output(t, out, err)
 }
 
-// files lists what is on a disk.
+// files() lists what is on a disk.
 func files(t *testing.T, dir string) string {
 	t.Helper()
 	var list []string

@@ -30,7 +30,7 @@ type watcher struct {
 	again  int // how often the client attached again
 }
 
-// watcherTimeout is more than pour takes on a busy machine.
+// watcherTimeout is more than pour() takes on a busy machine.
 const watcherTimeout = 3 * time.Minute
 
 func newWatcher(t *testing.T, s *cluster.Server) *watcher {

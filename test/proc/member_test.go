@@ -216,7 +216,7 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 		_, _, code := e.member(three, "remove", "1")
 		return code == 0
 	})
-	// The server does not run yet: promote says so, and does not only count log entries.
+	// The server does not run yet. The command promote must say so, not only count log entries.
 	e.post(three, `{"op":"add","id":1,"addr":"`+one.Peer+`"}`)
 	_, errs, code := e.member(three, "-w", "1", "promote", "1")
 	expect.Equal(t, code, 1, "promote a server that does not run: exit code; it says %s", errs)

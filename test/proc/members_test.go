@@ -45,8 +45,8 @@ func certificates(t *testing.T, servers int) []string {
 		"--peer-tls-ca", file("ca.pem")}
 }
 
-// certificate writes a key and its certificate. The authority signs the certificate. Without an authority,
-// the certificate is itself one.
+// certificate writes a key and its certificate. The authority `ca` signs the certificate. Without it, the
+// certificate is an authority itself.
 func certificate(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (
 	*ecdsa.PrivateKey, *x509.Certificate) {
 	t.Helper()
@@ -142,7 +142,7 @@ func (e *ensemble) roles(at *cluster.Server) string {
 	return strings.Join(roles, ", ")
 }
 
-// dialZK opens a session at the servers and, if user is not empty, logs in.
+// dialZK opens a session at the servers and, if `user` is not empty, logs in.
 func dialZK(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
 	t.Helper()
 	var addrs []string

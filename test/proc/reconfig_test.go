@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// line returns the text with which a ZooKeeper client names a server that must join.
+// line() returns the text with which a ZooKeeper client names a server that must join.
 func line(s *cluster.Server, role string) string {
 	_, port, _ := net.SplitHostPort(s.Election)
 	return fmt.Sprintf("server.%d=%s:%s:%s;%s", s.ID, s.Peer, port, role, s.Client)

@@ -23,8 +23,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// TestSurvivorBecomesACluster loses two servers of three for good, recovers the
-// third, and brings the others back empty by the commands that recover prints.
+// TestSurvivorBecomesACluster loses two servers of three for good, and recovers the third. It brings the two
+// back empty, with the commands that `zlockd recover` prints.
 func TestSurvivorBecomesACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")
@@ -80,8 +80,8 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	expect.Lacks(t, list, "non-voter")
 }
 
-// saysWhatToDo waits until a server without a majority names the way out, in
-// its answer to /ready and in its refusal to change the members.
+// saysWhatToDo waits until a server without a majority names the command `zlockd recover`, in its answer to
+// /ready and in its refusal to change the members.
 func saysWhatToDo(t *testing.T, c *cluster.Ensemble, s *cluster.Server) {
 	t.Helper()
 	way := "zlockd recover --data-dir " + s.Data()
@@ -107,7 +107,7 @@ func saysWhatToDo(t *testing.T, c *cluster.Ensemble, s *cluster.Server) {
 	expect.Has(t, string(out), "zlockd recover", "zlock doctor: standard output")
 }
 
-// cancelled is for closing connections that no server answers any longer.
+// cancelled returns a context that has ended, to close connections that no server answers any longer.
 func cancelled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

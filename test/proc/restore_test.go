@@ -138,7 +138,7 @@ func serversAreForgotten(t *testing.T, backup string) {
 	expect.That(t, len(n.Data) <= 0, "a server alone tells of %q", n.Data)
 }
 
-// writeBoth changes both nodes at once.
+// writeBoth sets /state/first and /state/last to one value, in one transaction.
 func writeBoth(t *testing.T, s *cluster.Server, v string) {
 	t.Helper()
 	conn := dial(t, s.Client)
@@ -147,7 +147,7 @@ func writeBoth(t *testing.T, s *cluster.Server, v string) {
 		Path: "/state/last", Data: []byte(v), Version: -1}))(t)
 }
 
-// TestRestoreIsRefused tries what zlock itself refuses, before anything is sent.
+// TestRestoreIsRefused tries restores that zlock itself refuses before it sends anything.
 func TestRestoreIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")

@@ -43,7 +43,7 @@ func freeRow(t *testing.T) int {
 	return 0
 }
 
-// startScript starts the script in a new directory, or again where it ran before.
+// startScript starts the script in a new directory, or in the directory of the script `before`.
 func startScript(t *testing.T, before *script) *script {
 	t.Helper()
 	file := must.Get(filepath.Abs("../cluster.sh"))(t)
@@ -64,7 +64,7 @@ func startScript(t *testing.T, before *script) *script {
 	return s
 }
 
-// server returns the process of one of the servers.
+// server returns the process id of one of the servers.
 func (s *script) server(id int) int {
 	s.t.Helper()
 	entries := must.Get(os.ReadDir("/proc"))(s.t)

@@ -115,8 +115,8 @@ func TestZooKeepersToolsReadExports(t *testing.T) {
 	}
 }
 
-// holder holds a lock by kazoo, and says what becomes of its session. It ends
-// when its standard input does, after it has looked at the lock once more.
+// holder is a program that holds a lock with kazoo, and says what becomes of its session. When its standard
+// input ends, the program looks at the lock once more and ends.
 const holder = `
 import sys, logging
 from kazoo.client import KazooClient

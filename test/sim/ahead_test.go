@@ -211,7 +211,7 @@ func (r *aheadRun) formerLeaderLosesPower() {
 	r.disk[other].HangLog()
 	r.wait(300 * time.Millisecond)
 	r.cut(leader, one)
-	time.Sleep(2500 * time.Millisecond) // other votes for one, and keeps the vote but no entries
+	time.Sleep(2500 * time.Millisecond) // `other` votes for `one`; its disk keeps the vote, but no entries
 	r.mend(leader, one)
 	r.wait(2 * time.Second)
 	r.goOn(leader, other, one, leader, other)

@@ -24,7 +24,7 @@ func TestR9AheadModel(t *testing.T) {
 	small := aheadCase{terms: 3, entries: 3, clients: 3, crashes: 1}
 	switch {
 	case testing.Short():
-		small.entries, small.clients = 2, 2 // the other walks take a minute of a busy processor
+		small.entries, small.clients = 2, 2 // a larger walk takes a minute on a busy processor
 	case *modelFlag:
 		small.terms, small.entries, small.clients = 4, 4, 4
 	}
@@ -67,7 +67,7 @@ type aheadRules struct {
 	settled       bool // a server syncs all its entries before it accepts a newer term
 }
 
-// aheadCase bounds the walk.
+// aheadCase limits how far walk() goes.
 type aheadCase struct {
 	terms   uint8
 	entries uint8 // limit of the entries that are made
@@ -124,7 +124,7 @@ func (h harm) String() string {
 
 // walk visits all states in the order of their distance from the start.
 func walk(r aheadRules, c aheadCase) (visited int, found harm) {
-	// The type from says how the search reached each state of the queue. It holds indices: pointers would slow
+	// `from` says how the search reached each state in the queue. It holds indices, because pointers would slow
 	// the garbage collector.
 	type from struct {
 		at   uint32
@@ -221,7 +221,7 @@ func (s *modelServer) newer(r aheadRules, term uint8) {
 	s.term, s.leads, s.match = term, false, [3]uint8{}
 }
 
-// elect makes i the leader by the vote of j.
+// elect makes server i the leader, with the vote of server j.
 func (st modelState) elect(r aheadRules, c aheadCase, i, j int, tell func(modelState, bool, modelStep)) {
 	a, b := &st.s[i], &st.s[j]
 	term := max(a.term, b.term) + 1

@@ -175,7 +175,7 @@ type steady struct {
 	served  int
 }
 
-// run keeps the session alive until stop is closed.
+// run keeps the session alive until `stop` is closed.
 func (s *steady) run(stop <-chan struct{}) {
 	for {
 		select {
@@ -195,7 +195,7 @@ func (s *steady) run(stop <-chan struct{}) {
 	}
 }
 
-// use continues the session on a connection until the connection ends.
+// use() continues the session on a connection until the connection ends.
 func (s *steady) use(w *wire.Conn, stop <-chan struct{}) {
 	w.Timeout, w.Zxid = steadyTimeout/6, s.zxid
 	request := wire.NewSession(int32(steadyTimeout.Milliseconds()))
@@ -298,8 +298,8 @@ func (c *sequence) powerLoss(at *crashPoint) {
 }
 
 // The test kills a leader repeatedly while disks and wires are as slow as on an overloaded machine. A vote
-// then takes as long as servers defer to each other. So two candidates may stand at once, split the votes, or
-// depose each other. Even so a server must lead before raft's own timers run out.
+// then takes as long as a server waits for better candidates. So two candidates may stand at once, split the
+// votes, or depose each other. Even so a server must lead before raft's own timers run out.
 func TestG21KilledLeaderIsReplacedSoonOnABusyMachine(t *testing.T) {
 	for name, c := range map[string]struct{ wire, disk time.Duration }{
 		// An election takes up to six writes and four messages in sequence. Its votes may be split once.
@@ -339,7 +339,7 @@ func killLeaders(t *testing.T, c *cluster, disk time.Duration) {
 	}
 	slices.Sort(took)
 	t.Logf("the next leader: p50 %v, p90 %v, max %v", took[rounds/2], took[rounds*9/10], took[rounds-1])
-	// A single election may meet two split votes in a row.
+	// The limit is for nine elections of ten, because the votes may be split twice in a row.
 	if most := took[rounds*9/10]; most > 2*time.Second {
 		t.Errorf("G21: one next leader in ten was there only after %v", most)
 	}

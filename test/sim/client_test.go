@@ -35,8 +35,8 @@ type Client struct {
 	Only func(number int) bool
 	// Bulk, if set, makes some values and identities large.
 	Bulk *rand.Rand
-	// Rest, if set, is called before every few requests, and returns how long the client pauses first. Such a
-	// client keeps its session for hours.
+	// Rest, if set, is called before each group of up to three requests, and returns how long the client pauses
+	// first. Such a client keeps its session for hours.
 	Rest func() time.Duration
 
 	session wire.Session
@@ -47,7 +47,7 @@ type Client struct {
 	draw    *rand.Rand // draws the current request
 }
 
-// Run works until stop is closed. It leaves its session open.
+// Run works until `stop` is closed. It leaves its session open.
 func (c *Client) Run(stop <-chan struct{}) {
 	c.watches = history.NewWatches()
 	for !closed(stop) {
@@ -132,8 +132,8 @@ type exchange struct {
 	end     bool          // the session was closed
 }
 
-// run sends requests, up to three at once, until the connection is lost, the client decides to
-// leave, or stop is closed.
+// run sends requests, up to three at once, until the connection is lost, the client decides to leave, or
+// `stop` is closed.
 func (x *exchange) run(stop <-chan struct{}) {
 	often := 400
 	if x.c.Rest != nil {

@@ -138,7 +138,7 @@ func (e *entropy) Read(b []byte) (int, error) {
 	return e.rng.Read(b)
 }
 
-// start begins a server's next life. It returns once the server has joined the cluster or has crashed.
+// start() begins a server's next life. It returns once the server has joined the cluster or has crashed.
 func (c *cluster) start(id uint32) {
 	disk := c.disk(id)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -184,7 +184,7 @@ func (c *cluster) start(id uint32) {
 		return
 	}
 	l.i.Store(i)
-	if l.dead.Load() { // crash found no server that it could end
+	if l.dead.Load() { // crash() came before there was a server to end
 		kill(i)
 	}
 }
@@ -227,7 +227,7 @@ func (c *cluster) ready(id uint32, within time.Duration) {
 	}
 }
 
-// mayStop tells that a server is expected to end by itself.
+// mayStop notes that a server may end by itself.
 func (c *cluster) mayStop(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,7 +263,7 @@ func (c *cluster) forget(id uint32) {
 	c.run[id] = nil
 }
 
-// stop shuts a server down in order.
+// stop() shuts a server down in order.
 func (c *cluster) stop(id uint32) {
 	c.mu.Lock()
 	l := c.run[id]

@@ -178,8 +178,8 @@ func (v *view) clone() *view {
 	return c
 }
 
-// lose decides which data were durable. It keeps either the first changes of names, as a journal does, or any
-// of them.
+// lose() decides which data were durable. Of the changes of names it keeps either the first ones, as a
+// journal does, or any selection.
 func (v *view) lose(rng *rand.Rand) {
 	made := map[string]bool{}
 	for name, f := range v.names {

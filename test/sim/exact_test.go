@@ -193,7 +193,7 @@ func (c *campaign) one(seed uint64) {
 	}
 }
 
-// keep writes the output of a failed seed to a file if the farm asks for it.
+// keep writes the output of a failed seed to a file if -sim.farm names a folder.
 func (c *campaign) keep(seed uint64, text string) {
 	if *farmFlag == "" {
 		return

@@ -303,10 +303,10 @@ func (f *faults) hangDisk(id uint32) {
 	})
 }
 
-// jump sets the wall clock of a server up to an hour forward or back. In runs with tickets it jumps less,
-// because leaders remember ended tickets for ten minutes of their clocks. A leader also removes a rate after
-// a minute of its clock without a draw. The draws may see less time pass than the leader, but at least ten
-// seconds.
+// jump sets the wall clock of a server up to an hour forward or back. In runs with tickets it jumps by less,
+// because leaders remember ended tickets for ten minutes of their clocks. Leaders also remove a rate when
+// their clock shows a minute without a draw. After so small jumps at least ten seconds have really passed by
+// then, which is the longest time of a rate in these runs.
 func (f *faults) jump(id uint32) {
 	d := f.upTo(2*time.Hour) - time.Hour
 	if f.set.tickets {

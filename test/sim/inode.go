@@ -90,7 +90,7 @@ func (f *inode) clone() *inode {
 	return &inode{f.dir, f.cache.clone(), f.disk.clone(), slices.Clone(f.unsynced)}
 }
 
-// find returns the index of a sector in the list unsynced, or the index at which to insert the sector.
+// find returns the index of a sector in the list `unsynced`, or the index at which to insert the sector.
 func (f *inode) find(at int) (int, bool) {
 	return slices.BinarySearchFunc(f.unsynced, at, func(u unsynced, at int) int {
 		return cmp.Compare(u.at, at)
@@ -137,7 +137,7 @@ func (f *inode) tear(rng *rand.Rand) {
 	f.unsynced = nil
 }
 
-// put makes a sector durable, up to the file's durable size.
+// put() makes a sector durable, up to the file's durable size.
 func (f *inode) put(i int, s *sector) {
 	switch end := f.disk.size - i*Sector; {
 	case end >= Sector || end > 0 && f.cache.size <= f.disk.size:

@@ -85,7 +85,7 @@ type sent struct {
 	term uint64 // term in a request between rafts; 0: another message
 }
 
-// firsts keeps the first message of each name that a step sends.
+// firsts keeps, for each step, the first message of each kind that one server sends another.
 func firsts(list []sent) (kept []sent) {
 	for _, s := range list {
 		if !slices.ContainsFunc(kept, func(k sent) bool {
@@ -151,7 +151,7 @@ func runLate(t *testing.T, size int, now lateCase) (seen []sent) {
 		}
 		c.net.held.Store(nil)
 		seen = c.seen
-		if err = c.deliver(); err == nil { // the messages sent after that step
+		if err = c.deliver(); err == nil { // the messages that were held back after the step `after`
 			err = c.last()
 		}
 		if err != nil {
@@ -187,7 +187,7 @@ func (c *lateRun) held(p *pipe, b []byte) bool {
 }
 
 // requestOf returns the kind of the request that a server sends, or begins to send, on a connection between
-// rafts. It also reports whether the bytes are a request. Heartbeats have no name.
+// rafts. It also reports whether the bytes are a request. The kind of a heartbeat is empty.
 func requestOf(first byte, b []byte) (kind string, term uint64, is bool) {
 	const head = 4 + 4 + 1 // size of a frame's length, checksum and kind
 	switch {
@@ -269,7 +269,7 @@ func (c *lateRun) deliver() error {
 	return c.settle()
 }
 
-// do makes one step of the script.
+// do() makes one step of the script.
 func (c *lateRun) do(what string) error {
 	lead := c.leads()
 	others := slices.DeleteFunc(c.running(), func(id uint32) bool { return id == lead || c.watch[id] })
@@ -318,7 +318,7 @@ func (c *lateRun) do(what string) error {
 	return c.settle()
 }
 
-// grow writes more entries than the servers keep in the log after the next snapshot.
+// grow() writes more entries than the servers keep in the log after the next snapshot.
 func (c *lateRun) grow(lead uint32) error {
 	for range c.trailing + 2 {
 		c.session(lead, time.Hour)

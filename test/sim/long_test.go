@@ -161,8 +161,8 @@ func (c *cluster) runDay(d *day, harm []fault, rec *observed) *faults {
 	return f
 }
 
-// quiet() waits until a quiet time is over. In some quiet times one server is away all the time; that is a
-// fault with a number.
+// quiet() waits until a quiet time is over. In some quiet times one server is away all the time. Such an
+// absence counts as a fault and has a number, so -sim.only can leave it out.
 func (f *faults) quiet(left func() time.Duration) {
 	id, away := uint32(1+f.cluster.rng.IntN(3)), f.cluster.rng.IntN(4) == 0
 	only := f.only.of("f")
@@ -185,7 +185,7 @@ func (c *cluster) compare(rec *history.Recorder) {
 	for id := range c.ids() {
 		i := c.server(id)
 		if i == nil {
-			continue // c.recovers has told so
+			continue // recovers() has reported this
 		}
 		i.Node().View(func(s *state.State) {
 			for _, d := range s.Digests() {

@@ -17,8 +17,8 @@ import (
 // fourth is the server that joins and leaves.
 const fourth = 4
 
-// members adds a fourth server to the cluster and removes it again, repeatedly, until stop is closed. At the
-// end the cluster has the members that it began with.
+// members adds a fourth server to the cluster and removes it again, repeatedly, until `stop` is closed. At
+// the end the cluster has the members that it began with.
 func (c *cluster) members(stop <-chan struct{}, apart, stay func() time.Duration) (rounds int) {
 	pause := func(d time.Duration) bool {
 		select {
@@ -51,8 +51,8 @@ func (c *cluster) members(stop <-chan struct{}, apart, stay func() time.Duration
 	return rounds
 }
 
-// removeFourth tries to remove the fourth server until it is no longer a member. Once stop is closed,
-// removeFourth must succeed soon.
+// removeFourth tries to remove the fourth server until it is no longer a member. Once `stop` is closed,
+// removeFourth() must succeed soon.
 func (c *cluster) removeFourth(stop <-chan struct{}) {
 	for left := 30; left > 0; {
 		err := c.change(change.Change{Op: "remove", ID: fourth})
@@ -69,7 +69,7 @@ func (c *cluster) removeFourth(stop <-chan struct{}) {
 	c.t.Error("R21: the fourth server could not be removed after the last fault")
 }
 
-// change asks some server for a change of membership.
+// change() asks some server for a change of membership.
 func (c *cluster) change(m change.Change) error {
 	err := context.DeadlineExceeded
 	for id := range c.ids() {
@@ -163,7 +163,7 @@ func (c *cluster) mustLead() (leader uint32, followers []uint32) {
 	return leader, followers
 }
 
-// ping keeps a client's session alive until stop is closed.
+// ping keeps a client's session alive until `stop` is closed.
 func ping(w *wire.Conn, every time.Duration, stop <-chan struct{}) {
 	for {
 		select {

@@ -20,7 +20,7 @@ type Mount struct {
 
 var _ vfs.FS = (*Mount)(nil)
 
-// do calls the hook, which may block. Then it locks the disk and runs the operation, if this life has not
+// do() calls the hook, which may block. Then it locks the disk and runs the operation, if this life has not
 // ended.
 func (m *Mount) do(op DiskOp, f func() error) error {
 	return m.try(op, func(refused error) error {
@@ -31,7 +31,7 @@ func (m *Mount) do(op DiskOp, f func() error) error {
 	})
 }
 
-// try is like do, but for operations that take effect even if the hook refuses them.
+// try() is like do(), but for operations that take effect even if the hook refuses them.
 func (m *Mount) try(op DiskOp, f func(refused error) error) error {
 	m.d.mu.Lock()
 	hook := m.d.hook
@@ -55,7 +55,7 @@ func (m *Mount) try(op DiskOp, f func(refused error) error) error {
 	return ErrOff
 }
 
-// change records a change of names; the caller holds the disk's lock.
+// change() records a change of names; the caller holds the disk's lock.
 func (m *Mount) change(list ...naming) {
 	v := m.v
 	id := 0
@@ -191,7 +191,7 @@ func (h *handle) Close() error {
 	return nil
 }
 
-// look runs f on the file without changing it.
+// look() runs f on the file without changing it.
 func (h *handle) look(f func() error) error {
 	h.m.d.mu.Lock()
 	defer h.m.d.mu.Unlock()

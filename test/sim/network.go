@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// Network connects hosts in memory. It behaves like TCP over wires that tests can cut: a cut delays the bytes
-// sent until the wire is healed, as retransmission would. Dialling needs both directions. A host learns that
-// its peer has ended only through a wire that is whole in that direction. All methods are safe inside a
-// synctest bubble, because none waits with a lock held.
+// Network connects hosts in memory. It behaves like TCP over wires that tests can cut. Bytes that are sent
+// over a cut wire arrive after its repair, as retransmission would bring them. Dialling needs both
+// directions. A host learns that its peer has ended only through a wire that is whole in that direction. All
+// methods are safe inside a synctest bubble, because none waits with a lock held.
 type Network struct {
 	mu        sync.Mutex
 	rng       *rand.Rand
-	latency   time.Duration // one way; plus a random time up to the same length
+	latency   time.Duration // of one direction; each message takes up to twice as long, at random
 	cut       map[[2]string]bool
 	frozen    map[string]bool
 	grid      time.Duration           // sent bytes arrive at multiples of this time
@@ -154,7 +154,7 @@ func (n *Network) canDial(from, to string) bool {
 	return !n.cut[[2]string{from, to}] && !n.cut[[2]string{to, from}] && !n.frozen[from]
 }
 
-// onGrid returns the first multiple of grid at or after t. If grid is 0, it returns t.
+// onGrid returns the first multiple of `grid` at or after t. If `grid` is 0, it returns t.
 func onGrid(t time.Time, grid time.Duration) time.Time {
 	if down := t.Truncate(grid); down.Before(t) {
 		return down.Add(grid)

@@ -45,8 +45,8 @@ func (c *Client) next() *history.Op {
 	return c.random()
 }
 
-// random returns a random request. Some pings follow requests that have no answer yet; their replies must not
-// show states in the wrong order.
+// random returns a random request. Some pings follow requests that have no answer yet. A ping's reply and
+// those answers must not show states in the wrong order.
 func (c *Client) random() *history.Op {
 	op := new(history.Op)
 	if c.draw.IntN(7) == 0 {

@@ -86,8 +86,8 @@ type segment struct {
 	held bool      // see Network.held
 }
 
-// waiters are the goroutines that wait at one end of a pipe, and the pipe's lock. A timer wakes them
-// directly, which saves a goroutine for each message that arrives. Most events of a run are such messages.
+// waiters are the goroutines that wait at one end of a pipe. A timer wakes them directly, which saves a
+// goroutine for each message that arrives. Most events of a run are such messages.
 type waiters struct {
 	n     int
 	woken chan struct{}
@@ -100,8 +100,8 @@ func newWaiters() waiters {
 	return w
 }
 
-// wait returns when wake is called, or at the time `until`. If `until` is zero, there is no such time. The
-// caller holds the lock, and must check its condition again.
+// wait() returns when wake() is called, or at the time `until`. If `until` is zero, there is no such time.
+// The caller holds the lock, and must check its condition again.
 func (w *waiters) wait(mu *sync.Mutex, until time.Time) {
 	w.n++
 	w.wakeAt(until)
@@ -176,9 +176,9 @@ func (n *Network) pipe(from, to string) *pipe {
 	return p
 }
 
-// finish ends the pipe at once and drops the bytes on the wire. After a process has ended, the other end
-// hears nothing more from it, even before it notices that end. After a power loss the process's disk may lack
-// data that the process believes to be durable.
+// finish ends the pipe at once and drops the bytes on the wire. After a process has ended, the host at the
+// other end hears nothing more from it, even before this host notices that the process has ended. After a
+// power loss the process's disk may lack data that the process believes to be durable.
 func (p *pipe) finish(writes bool) {
 	p.mu.Lock()
 	p.dead = true

@@ -95,8 +95,8 @@ func (c *cluster) pingAtOutcomes(id uint32, k int) {
 // leftPath is the node that departing clients watch.
 const leftPath = Root + "/left"
 
-// leaveAtAnswers ends a connection at the moment at which the server answers a parked read of this
-// connection. The read sets a watch.
+// leaveAtAnswers ends a connection at the moment at which the server answers a read on it. The read has
+// waited for a sync, and sets a watch.
 func (c *cluster) leaveAtAnswers(id uint32, k int) {
 	rng := c.near(2, id, k)
 	w := c.client("c0", id, probeTime)
@@ -193,7 +193,7 @@ func (c *cluster) takeSlowly() {
 // the session lives on.
 func (c *cluster) comeBackLate(k int) {
 	rng := c.near(3, 0, k)
-	const grace = slowTime / 8 // see raftfsm
+	const grace = slowTime / 8 // see Term.grace in raftfsm/leading
 	for range 4 {
 		lead, _ := c.mustLead()
 		w := c.client("c2", lead, slowTime)
@@ -296,14 +296,14 @@ func (c *cluster) changeLeaders() {
 	wg.Wait()
 }
 
-// noneOnItsWay stops the lone clients, and waits until all their requests are answered. If raft ends while a
-// proposal has no answer, the proposal may never get one, and a goroutine would wait forever.
+// noneOnItsWay stops the lone clients, and waits long enough for all their requests to be answered. If raft
+// ends while a proposal has no answer, the proposal may never get one, and a goroutine would wait forever.
 func (c *cluster) noneOnItsWay(rest *atomic.Bool) {
 	rest.Store(true)
 	time.Sleep(200*time.Millisecond + 20*c.set.latency)
 }
 
-// often makes goroutines wait more often, in runs that explore with delays.
+// often() makes goroutines wait more often, in runs that explore with delays.
 var often = func(bool) {}
 
 // allAnswered waits for two more answers to each lone client.

@@ -178,7 +178,7 @@ func (d done) Done(o *state.Outcome, _ *state.State) {
 	d.ch <- out
 }
 
-// ask proposes a request and waits for its outcome. ok is false if the outcome is unknown.
+// ask proposes a request and waits for its outcome. `ok` is false if the outcome is unknown.
 func ask(n *raftfsm.Node, r state.Request) (o state.Outcome, sent, ok bool) {
 	d := done{make(chan state.Outcome, 1)}
 	if n == nil || n.Propose(r, d) != nil {
@@ -300,7 +300,7 @@ func (c *nodes) writer(id uint32, _ int, stop chan struct{}, mu *sync.Mutex, ack
 	}
 }
 
-// faults cuts wires and crashes servers for a run's length, and returns the number of faults.
+// faults() cuts wires and crashes servers for a run's length, and returns the number of faults.
 func (c *nodes) faults(rng *rand.Rand) (count int) {
 	end := time.Now().Add(runLength())
 	for time.Now().Before(end) {

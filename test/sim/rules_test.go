@@ -316,7 +316,7 @@ func TestR15SyncIsNotAnsweredByALeaderCutOff(t *testing.T) {
 	})
 }
 
-// wedged stops the application of entries while hold is set.
+// wedged stops the application of entries while `hold` is set.
 type wedged struct {
 	quietObserver
 	mu   sync.Mutex
@@ -455,8 +455,8 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Duration(40+round%50) * time.Millisecond)
-			// A server that loses the connection opens one to the next leader at once. A server that hears nothing may
-			// already know of the stored entries by then.
+			// If the leader crashes, the other servers lose their connections, and call the next leader at once. If it
+			// is only cut off, they may know of the stored entries before they call.
 			if round%4 > 0 {
 				c.crash(leader)
 				wg.Wait()

@@ -45,7 +45,7 @@ func TestR6R21MembersSurviveEverySequence(t *testing.T) {
 	}
 	for _, size := range []int{3, 5} {
 		all := sequences(size)
-		share := map[int]int{3: 127, 5: 613}[size] // primes, so that the last steps vary
+		share := map[int]int{3: 127, 5: 613}[size] // primes, so that the sequences that run end in different steps
 		if testing.Short() {
 			share *= 15 * rarer
 		}
@@ -195,7 +195,7 @@ func runSequence(t *testing.T, size int, list []string, crash *crashPoint) {
 	})
 }
 
-// newSequence makes a cluster, which form starts.
+// newSequence makes a cluster, which form() starts.
 func newSequence(t *testing.T, size int, seed uint64) *sequence {
 	oldrand.Seed(int64(seed)) //nolint:staticcheck // raft draws its timeouts from here
 	c := &sequence{rng: rand.New(rand.NewPCG(seed, 1)), dead: map[uint32]bool{}, wiped: map[uint32]bool{},
@@ -216,7 +216,7 @@ func (c *sequence) form() {
 	}
 }
 
-// fresh gives a server an empty disk.
+// fresh() gives a server an empty disk.
 func (c *sequence) fresh(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,7 +224,7 @@ func (c *sequence) fresh(id uint32) {
 	c.disk[id] = newServerDisk(rand.New(rand.NewPCG(c.rng.Uint64(), c.lives)))
 }
 
-// launch begins to start a server. After launch has returned, crash can end the process.
+// launch begins to start a server. After launch() has returned, crash() can end the process.
 func (c *sequence) launch(id uint32) {
 	if run := c.process(id); run != nil {
 		go run()
@@ -252,7 +252,7 @@ func (c *sequence) process(id uint32) (run func()) {
 	return func() { c.live(id, l, peers, files) }
 }
 
-// live runs a process until the server has joined.
+// live() runs a process until the server has joined.
 func (c *sequence) live(id uint32, l *processLife, peers map[uint32]string, files *disk.Files) {
 	host := hostName(id)
 	n, err := raftfsm.Start(l.ctx, raftfsm.Options{
@@ -340,7 +340,7 @@ func (c *sequence) pick(list []uint32) uint32 { return list[c.rng.IntN(len(list)
 
 func (c *sequence) pickOf(set map[uint32]bool) uint32 { return c.pick(slices.Sorted(maps.Keys(set))) }
 
-// step makes one step, and waits until all running servers serve.
+// step() makes one step, and waits until all running servers serve.
 func (c *sequence) step(what string) error {
 	switch what {
 	case "kill":
@@ -352,7 +352,7 @@ func (c *sequence) step(what string) error {
 		c.fresh(id)
 		delete(c.dead, id)
 		c.wiped[id] = true
-		c.launch(id) // it waits with an empty directory, and answers
+		c.launch(id) // the server waits with an empty directory, and answers other servers
 	case "replace":
 		id := c.pickOf(c.wiped)
 		if err := c.change(change.Change{Op: "remove", ID: id}); err != nil {
@@ -443,11 +443,11 @@ func (c *sequence) join(id uint32) error {
 
 const sequencePatience = 60 * time.Second
 
-// change repeats a request for a change to the leader until the change is made.
+// change() repeats a request for a change to the leader until the change is made.
 func (c *sequence) change(m change.Change) error { return c.changeBy(0, m) }
 
-// changeBy repeats a request for a change until the change is made. It asks the server with the id by, or the
-// leader if by is 0.
+// changeBy repeats a request for a change until the change is made. It asks the server with the id `by`, or
+// the leader if `by` is 0.
 func (c *sequence) changeBy(by uint32, m change.Change) (err error) {
 	for end := time.Now().Add(sequencePatience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		err = errors.New("no server leads")
@@ -497,8 +497,8 @@ func (c *sequence) write() {
 	}
 }
 
-// last starts the stopped members, and replaces the members without directories. Then it restarts all members
-// at once, and compares their content.
+// last() starts the stopped members, and replaces the members without directories. Then it restarts all
+// members at once, and compares their content.
 func (c *sequence) last() error {
 	for len(c.wiped) > 0 {
 		if err := c.step("replace"); err != nil {

@@ -64,7 +64,7 @@ func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name s
 	defer wg.Wait()
 	defer close(stop)
 	defer w.Close()
-	for k := range 4 { // one client begins at each server
+	for k := range 4 { // half of the clients read, the others only ping
 		s := &steady{c: c, host: fmt.Sprintf("s%d", k), reads: time.Duration(1-k%2) * time.Second,
 			at: uint32(k)}
 		wg.Go(func() { s.run(stop) })
@@ -174,7 +174,7 @@ func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 	})
 }
 
-// writes() makes sets and creates as fast as answers come, until stop is closed.
+// writes() makes sets and creates as fast as answers come, until `stop` is closed.
 func (c *cluster) writes(host string, rng *rand.Rand, stop <-chan struct{}) {
 	for n := 0; ; {
 		select {

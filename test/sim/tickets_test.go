@@ -30,7 +30,7 @@ type ticketJudge struct {
 	wrong  []string
 }
 
-// told() records an answer that a caller holds the lock until safe.
+// told() records an answer that a caller holds the lock until the time `safe`.
 func (j *ticketJudge) told(caller int, token int64, safe time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *cluster) callsForTickets(k int, j *ticketJudge, stop <-chan struct{}) {
 			j.told(k, token, safe)
 			time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
 			if rng.IntN(3) == 0 {
-				continue // it renews
+				continue // the caller renews its ticket
 			}
 			if vanishes { // its hold ends by timeout
 				time.Sleep(time.Until(safe))

@@ -43,7 +43,7 @@ type contender struct {
 	rests func() time.Duration // see Client.Rest
 }
 
-// contenders runs contenders until stop is closed, if the servers have ports for tickets.
+// contenders runs contenders until `stop` is closed, if the servers have ports for tickets.
 func (c *cluster) contenders(rec *observed, wg *sync.WaitGroup, stop <-chan struct{}) (all []*contender) {
 	if !c.set.tickets {
 		return nil
@@ -104,7 +104,7 @@ type call struct {
 	mode         string        // the parameter of the query
 	shares       bool          // the caller shares its lock with others
 	permits      int           // permits of a semaphore; 0: the caller wants a lock
-	ttl          time.Duration // never changes: a caller that shortened the time would break its own promise
+	ttl          time.Duration // never changes: a shorter time would end the hold before an earlier answer said
 	at           uint32        // the server that the caller usually asks
 	held, given  bool
 }
@@ -360,7 +360,7 @@ func (x *contender) lockBySession(stop <-chan struct{}) {
 	}
 }
 
-// lockOnce takes one lock and gives it back. heard is the time at which the client asked for the session.
+// lockOnce takes one lock and gives it back. `heard` is the time at which the client asked for the session.
 func (x *contender) lockOnce(w *wire.Conn, heard time.Duration, stop <-chan struct{}) error {
 	timeout := time.Duration(w.Session.Timeout) * time.Millisecond
 	dir := fmt.Sprintf("/l/%d", x.rng.IntN(turnLocks))
@@ -369,7 +369,7 @@ func (x *contender) lockOnce(w *wire.Conn, heard time.Duration, stop <-chan stru
 	path, st, err := w.Create2(jute.OpCreate2, wire.Create(name, nil, jute.WorldAnyone,
 		jute.FlagEphemeralSequential))
 	if err != nil {
-		for _, above := range []string{"/l", dir} { // the node may exist, and may be removed again
+		for _, above := range []string{"/l", dir} { // each may be there already, or be removed again at any time
 			if _, err := w.Call(jute.OpCreateContainer, wire.Create(above, nil, jute.WorldAnyone,
 				jute.FlagContainer)); err != nil {
 				return err
@@ -405,7 +405,7 @@ func (x *contender) lockOnce(w *wire.Conn, heard time.Duration, stop <-chan stru
 		}
 		time.Sleep(x.upTo(timeout / 4))
 		sent := x.rec.clock()
-		if err := w.Sync(dir); err != nil { // the leader hears of the sync
+		if err := w.Sync(dir); err != nil { // the leader hears of the sync, so the session lives on
 			return err
 		}
 		heard = sent

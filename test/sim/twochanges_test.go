@@ -18,7 +18,7 @@ import (
 var changesShare = flag.Int("changes.share", 0, "run every Nth pair of changes of members at once; 1: all")
 
 // jobs are the jobs that an operator does with one server: the server that joins (4), a voter that follows
-// (V), or the leader.
+// (V), or the leader (L).
 var jobs = []string{"add 4", "remove 4", "replace 4", "move 4", "remove V", "replace V", "move V", "remove L"}
 
 // changeSteps are the steps of three servers before two operators change the members.
@@ -111,7 +111,7 @@ func twoAtOnce(t *testing.T, before []string, one, other string, delay time.Dura
 	})
 }
 
-// job does one job, and gives up when the leader refuses it for good. The caller holds the baton.
+// job does one job, and gives up when the leader refuses it for good. The caller holds `baton`.
 func (c *operators) job(what string, id uint32) (list []told) {
 	ask := func(m change.Change) bool {
 		m.ID = id
@@ -233,8 +233,8 @@ func (c *operators) tidy() error {
 	return c.settle()
 }
 
-// explains() reports whether the changes of two operators, in some order, lead from the old members (was) to
-// the present members (now).
+// explains() reports whether the changes of two operators, in some order, lead from the old members (`was`)
+// to the present members (`now`).
 func explains(was map[uint32]bool, one, other []told, now map[uint32]bool) bool {
 	if len(one) == 0 && len(other) == 0 {
 		return maps.Equal(was, now)

@@ -24,7 +24,7 @@ type chain struct {
 	events int
 }
 
-// run returns when it has read the given value, or when stop is closed.
+// run returns when it has read the given value, or when `stop` is closed.
 func (k *chain) run(last int, stop <-chan struct{}) {
 	armed := int64(-1) // the zxid up to which the watch has seen changes
 	for k.value != last {

@@ -22,7 +22,7 @@ type house struct {
 	*process
 }
 
-// ask runs one statement and returns its output.
+// ask() runs one statement and returns its output.
 func (h house) ask(statement string) (string, error) {
 	c := http.Client{Timeout: 90 * time.Second}
 	r, err := c.Post(h.url, "text/plain", strings.NewReader(statement))
@@ -66,9 +66,10 @@ func startHouse(t *testing.T, c application, id int) house {
 	return h
 }
 
-// TestClickHouse fills a replicated table from both replicas at once. A writer sends a refused block again.
-// By the block's checksum in ZooKeeper, ClickHouse knows whether it already has the block. At the end each
-// row is there once, on both replicas. If one replica is asked for a merge, the other makes it too.
+// TestApplicationClickHouse fills a replicated table from both replicas at once. A writer sends a refused
+// block again. By the block's checksum in ZooKeeper, ClickHouse knows whether it already has the block. At
+// the end each row is there once, on both replicas. If one replica is asked for a merge, the other makes it
+// too.
 func TestApplicationClickHouse(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/sbin/clickhouse-server")
@@ -129,14 +130,14 @@ func TestApplicationClickHouse(t *testing.T) {
 	expect("none waits, none is read-only",
 		"SELECT is_readonly, is_session_expired, queue_size, total_replicas, active_replicas FROM system.replicas",
 		"0\t0\t0\t2\t2")
-	// ClickHouse refuses a merge until it has found the replica that plans merges again.
+	// One replica plans the merges. While ClickHouse has not yet found it again, it refuses a merge.
 	within(t, 30*time.Second, "a merge is asked for", func() error {
 		_, err := houses[1].ask("OPTIMIZE TABLE jobs FINAL")
 		return err
 	})
 	expect("merged", "SELECT count() FROM system.parts WHERE table = 'jobs' AND active", "1")
-	// The test counts after the merge: a block whose commit was lost stays beside the blocks that both
-	// replicas have until a merge drops it.
+	// The test counts only now, because the merge drops each block whose commit was lost. Before the merge such
+	// a block may still be there beside the blocks that both replicas have.
 	expect("each row once", "SELECT count(), uniqExact(writer, n) FROM jobs",
 		fmt.Sprintf("%d\t%[1]d", total*rows))
 	var sums []string

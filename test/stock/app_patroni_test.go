@@ -29,7 +29,7 @@ type member struct {
 	*process
 }
 
-// role asks Patroni itself: primary, replica or nothing.
+// role() asks Patroni for the member's role. It returns "primary", "replica" or "".
 func (m member) role() string {
 	h := http.Client{Timeout: 5 * time.Second}
 	for _, role := range []string{"primary", "replica"} {
@@ -43,7 +43,7 @@ func (m member) role() string {
 	return ""
 }
 
-// ask runs one statement.
+// ask() runs one statement.
 func (m member) ask(statement string) (string, error) {
 	cmd := exec.Command("/usr/bin/psql", "-XAtqc", statement, "host=127.0.0.1 port="+port(m.sql)+
 		" user=postgres password=secret dbname=postgres connect_timeout=2")
@@ -88,9 +88,9 @@ postgresql:
 	return m
 }
 
-// TestPatroni runs two PostgreSQL servers; the application writes to the primary. When a leader of zlockd
-// dies, the primary stays the same. When the primary dies together with the leader of zlockd, the other
-// server becomes the primary, and has every acknowledged row.
+// TestApplicationPatroni runs two PostgreSQL servers; the application writes to the primary. When a leader of
+// zlockd dies, the primary stays the same. When the primary dies together with the leader of zlockd, the
+// other server becomes the primary, and has every acknowledged row.
 func TestApplicationPatroni(t *testing.T) {
 	t.Parallel()
 	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
@@ -123,8 +123,8 @@ func TestApplicationPatroni(t *testing.T) {
 		return nil
 	})
 
-	// During the test the application writes. The test also checks that never two servers call themselves
-	// primary.
+	// While leaders of zlockd die, the application writes, and the test checks again and again that the first
+	// server is the primary and the second is not.
 	var rows, refused, looked atomic.Int64
 	stop := make(chan struct{})
 	done := make(chan struct{}, 2)
@@ -211,8 +211,8 @@ func announce(t *testing.T, c application) announced {
 	return a
 }
 
-// TestPrometheus lets Prometheus find its targets by serverset and Nerve nodes. It loses no target when the
-// leader dies, scrapes each newly announced target, and forgets each target whose session has ended.
+// TestApplicationPrometheus lets Prometheus find its targets by serverset and Nerve nodes. It loses no target
+// when the leader dies, scrapes each newly announced target, and forgets each target whose session has ended.
 func TestApplicationPrometheus(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/bin/prometheus")

@@ -20,8 +20,8 @@ import (
 
 const python = "/usr/bin/python3" // Debian's, which sees Debian's packages
 
-// TestTaskFlow posts jobs to a job board. Three workers do the jobs. Each job that the board accepted is
-// done, and none is done twice.
+// TestApplicationTaskFlow posts jobs to a job board. Three workers do the jobs. Each job that the board
+// accepted is done, and none is done twice.
 func TestApplicationTaskFlow(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/lib/python3/dist-packages/taskflow", "/usr/lib/python3/dist-packages/kazoo")
@@ -54,8 +54,9 @@ func TestApplicationTaskFlow(t *testing.T) {
 	t.Logf("%d jobs posted, %d done", len(lines(t, posted)), len(did))
 }
 
-// TestTooz runs three members of a group that stand for leader and count under a lock. Two members never hold
-// the lock at once, and no increment is lost. At the end all see the same members and the same leader.
+// TestApplicationTooz runs three members of a group that stand for leader and count under a lock. Two members
+// never hold the lock at once, and no increment is lost. At the end all see the same members and the same
+// leader.
 func TestApplicationTooz(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/lib/python3/dist-packages/tooz", "/usr/lib/python3/dist-packages/kazoo")
@@ -105,9 +106,9 @@ func TestApplicationTooz(t *testing.T) {
 	t.Logf("%d turns", turns)
 }
 
-// TestCollectd lets collectd's zookeeper plugin read each server every second. When the leader dies, its
-// numbers stop, and the numbers of the next leader include followers. When the dead server is back, the
-// plugin reads its numbers again, and the number of nodes is complete.
+// TestApplicationCollectd lets collectd's zookeeper plugin read each server every second. When the leader
+// dies, the plugin gets no more numbers of it, and the next leader shows the number of its followers. When
+// the dead server is back, the plugin reads its numbers again, and the number of nodes is complete.
 func TestApplicationCollectd(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/sbin/collectd", "/usr/lib/collectd/zookeeper.so")
@@ -138,7 +139,8 @@ LoadPlugin zookeeper
 `, dir, port(s.Client)))
 		spawn(t, fmt.Sprintf("collectd-%d", s.ID), nil, "/usr/sbin/collectd", "-f", "-C", conf)
 	}
-	// last returns the newest number of a value, and when collectd read that number.
+	// last() returns the newest number that collectd has read of the value `name` at the server `id`, and the
+	// time of that reading.
 	last := func(id int, name string) (value float64, at float64) {
 		files, _ := filepath.Glob(filepath.Join(dirs[id], "h", "zookeeper", name+"-2*"))
 		if len(files) == 0 {

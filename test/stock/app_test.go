@@ -73,8 +73,9 @@ func (c application) killLeader() (dead *cluster.Server, cut int) {
 	return dead, cut
 }
 
-// killLeaders kills one leader after another. If no killed server served the application, it also kills the
-// server that does. After each death and each restart it waits until the application has made progress.
+// killLeaders kills one leader after another. If the application had no session at any of them, it also kills
+// a server at which the application has one. After each death and each restart it waits until progress() has
+// grown by `by`.
 func (c application) killLeaders(progress func() int64, by int64) {
 	c.t.Helper()
 	advance := func(when string) {
@@ -131,7 +132,7 @@ type process struct {
 	cmd    *exec.Cmd
 	log    string
 	exited chan struct{}
-	err    error // once exited is closed
+	err    error // set when `exited` is closed
 }
 
 // spawn starts a program that ends when the test or the test's process ends.
@@ -161,7 +162,7 @@ func spawn(t *testing.T, name string, as *syscall.Credential, args ...string) *p
 	return p
 }
 
-// kill ends the program and all processes that the program started.
+// kill() ends the program and all processes that the program started.
 func (p *process) kill() {
 	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.exited
@@ -172,7 +173,7 @@ func (p *process) tail(n int) []byte {
 	return b[max(0, len(b)-n):]
 }
 
-// wait waits until the program has ended with exit code 0.
+// wait() waits until the program has ended with exit code 0.
 func (p *process) wait(t *testing.T, limit time.Duration) {
 	t.Helper()
 	select {

@@ -164,7 +164,7 @@ func startHolding(t *testing.T, servers string, args ...string) *holding {
 	h.Env = append(os.Environ(), "ZK="+servers, "ZLOCK_SERVERS="+servers)
 	out, w := must.Get2(os.Pipe())(t)
 	h.Stdout, h.Stderr = w, w
-	if _, err := h.StdinPipe(); err != nil { // zlock hold ends with its input
+	if _, err := h.StdinPipe(); err != nil { // an open pipe, because zlock hold ends when its input ends
 		t.Fatal(err)
 	}
 	must.OK(t, h.Start())
@@ -180,8 +180,8 @@ func startHolding(t *testing.T, servers string, args ...string) *holding {
 	return h
 }
 
-// TestLocksOfSessions makes the same comparison for locks that last as long as a session: locks of Curator
-// and of zlock, on zlockd and on ZooKeeper, with one server and with three.
+// TestLocksOfSessions shows what happens in these three cases to locks that last as long as a session: locks
+// of Curator and of zlock, on zlockd and on ZooKeeper, with one server and with three.
 func TestLocksOfSessions(t *testing.T) {
 	beside(t)
 	zlock := cluster.Zlock(t)

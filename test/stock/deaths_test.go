@@ -30,7 +30,7 @@ var deaths = flag.Duration("deaths", time.Minute, "how long clients contend for 
 // starts it again. The referee judges mutual exclusion and the order of fencing tokens. No session may be
 // lost.
 func TestLocksOverDeathsOfLeaders(t *testing.T) {
-	javaDriver(t, "SoakDriver") // compiled before the time begins
+	javaDriver(t, "SoakDriver") // compile it before the time of the test begins
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
 	o := generous()
 	o.Nodes = 3
@@ -61,7 +61,7 @@ func TestLocksOverDeathsOfLeaders(t *testing.T) {
 	killer.Wait()
 }
 
-// killLeaders kills the leader, starts it again a second later, and repeats both until stop is closed.
+// killLeaders kills the leader, starts it again a second later, and repeats both until `stop` is closed.
 func killLeaders(t *testing.T, e *cluster.Ensemble, stop <-chan struct{}) {
 	kills := 0
 	defer func() { t.Logf("%d leaders killed", kills) }()
@@ -116,7 +116,7 @@ func (c *goContender) inside(mode string, limit int, token func() (int64, error)
 	return nil
 }
 
-// contendOverDeaths runs go-zookeeper's lock and the recipes of package client, until wait has returned.
+// contendOverDeaths runs go-zookeeper's lock and the recipes of package client, until wait() has returned.
 func contendOverDeaths(t *testing.T, g target) (wait func()) {
 	ref := startReferee(t)
 	s := &goSuite{target: g, ref: ref, root: fmt.Sprintf("/go-deaths-%d", time.Now().UnixNano())}

@@ -21,19 +21,20 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// database is a database of Debian's, which programs reach by its client.
+// database is a database server from a Debian package. The test sends it statements with its command-line
+// client.
 type database struct {
 	t       *testing.T
-	client  []string // reads statements on standard input, and prints rows
+	client  []string // the client's command: reads statements on its input, prints rows
 	begin   string   // begins a transaction
-	serial  string   // the type of a number that the database counts up by itself
+	serial  string   // the type of an id that the database counts up by itself
 	open    string   // counts unfinished transactions that have written
 	blocked string   // counts transactions that wait for others
 }
 
 func (d *database) command() *exec.Cmd { return exec.Command(d.client[0], d.client[1:]...) }
 
-// ask runs statements, and returns what they print.
+// ask() runs statements, and returns what they print.
 func (d *database) ask(statements string) (string, error) {
 	cmd := d.command()
 	cmd.Stdin = strings.NewReader(statements)
@@ -44,7 +45,7 @@ func (d *database) ask(statements string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// run starts a server and waits for its first answer. The server runs as the user `as`.
+// run() starts a server and waits for its first answer. The server runs as the user `as`.
 func (d *database) run(as *syscall.Credential, dir string, argv ...string) {
 	d.t.Helper()
 	log := must.Get(os.Create(filepath.Join(d.t.TempDir(), "log")))(d.t)
@@ -141,8 +142,8 @@ func TestFencesInDatabases(t *testing.T) {
 	}
 }
 
-// pausedHolder stops a writer with a ticket of four seconds before its write. The writer continues after the
-// next holder has written.
+// pausedHolder pauses a writer after it has got the lock and before it writes. The writer's ticket lasts for
+// four seconds. The writer continues after the next holder has written.
 func (d *database) pausedHolder(t *testing.T) {
 	port := must.Get(cluster.FreePorts(1))(t)[0]
 	o := generous()

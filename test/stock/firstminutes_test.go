@@ -26,7 +26,8 @@ var writeFirst = flag.Bool("first.write", false, "write the measured times into 
 
 const firstPage = "../../docs/first-minutes.md"
 
-// firstSection is the program of a section of the page, and the lines that run it.
+// firstSection is one section of docs/first-minutes.md: it shows a program, and the shell commands that run
+// it.
 type firstSection struct {
 	title, language, file string
 	needs                 []string // the section is skipped if one of these is missing
@@ -70,7 +71,7 @@ func TestFirstMinutes(t *testing.T) {
 		[]byte(before+"<!-- times -->\n"+table+"<!-- end of times -->\n"+behind), 0o600))
 }
 
-// firstBlock returns the first block of a language in a section of the page.
+// firstBlock returns the first code block in this language in the section with this title.
 func firstBlock(t *testing.T, page, title, language string) string {
 	t.Helper()
 	_, text, _ := strings.Cut(page, "\n## "+title+"\n")
@@ -110,8 +111,9 @@ func firstShell(t *testing.T, page string) string {
 	return took
 }
 
-// follow writes the program and runs the section's lines on a new server. The README must show lines of the
-// same program. waits() checks a program that implements its own lock.
+// follow() writes the section's program to a file, and runs the section's shell commands against a new
+// server. The lines in README.md must come from the same program. If the program implements its own lock,
+// waits() checks that lock.
 func (s *firstSection) follow(t *testing.T, page string) string {
 	program := firstBlock(t, page, s.title, s.language)
 	shown := readmeBlock(t, s.language)
@@ -123,7 +125,7 @@ func (s *firstSection) follow(t *testing.T, page string) string {
 	root := must.Get(cluster.ModuleRoot())(t)
 	must.OK(t, os.Mkdir(s.dir, 0o700))
 	must.OK(t, os.Symlink(root, filepath.Join(dir, "zlockd")))
-	sums := must.Get(os.ReadFile(filepath.Join(root, "go.sum")))(t) // go need not ask for these modules
+	sums := must.Get(os.ReadFile(filepath.Join(root, "go.sum")))(t) // so go asks no server for checksums
 	must.OK(t, os.WriteFile(filepath.Join(s.dir, "go.sum"), sums, 0o600))
 	must.OK(t, os.WriteFile(filepath.Join(s.dir, s.file),
 		[]byte(strings.ReplaceAll(program, "127.0.0.1:2181", g.addrs[0])), 0o600))
@@ -169,7 +171,7 @@ func (s *firstSection) waits(t *testing.T, g target, command string) {
 		names, _, err := other.Children("/jobs/nightly", false)
 		return err == nil && len(names) == 2 && other.Ping() == nil
 	})
-	time.Sleep(300 * time.Millisecond) // a program that does not wait would hold by now
+	time.Sleep(300 * time.Millisecond) // a program that does not wait would hold the lock by now
 	expect.That(t, !strings.Contains(out.String(), "ours"), "held beside %s:\n%s", before, out)
 	must.OK(t, other.Delete(before, -1))
 	expect.OK(t, cmd.Wait(), "%s", out)

@@ -53,7 +53,7 @@ type goConn struct {
 	events <-chan zk.Event
 }
 
-// connect opens a session that outlives a stall of this process or of a server.
+// connect() opens a session that outlives a stall of this process or of a server.
 func (s *goSuite) connect(t *testing.T, addrs ...string) goConn {
 	t.Helper()
 	if len(addrs) == 0 {
@@ -97,7 +97,7 @@ func check[T any](t *testing.T, what string, got, want T) {
 	must.That(t, reflect.DeepEqual(got, want), "%s: got %v, want %v", what, got, want)
 }
 
-// caughtUp lets c see all writes that were made before.
+// caughtUp lets `c` see all earlier writes, also those of other clients.
 func (c goConn) caughtUp(t *testing.T) goConn {
 	t.Helper()
 	must.Get(c.Sync("/"))(t)
@@ -199,7 +199,7 @@ func (s *goSuite) watches(t *testing.T) {
 	expectEvent(t, gone, zk.EventNodeDeleted, d+"/n")
 }
 
-// contendGo takes the lock again and again, as often as rounds says, and reports each hold to the referee.
+// contendGo takes the lock again and again, as often as `rounds` says, and reports each hold to the referee.
 func (s *goSuite) contendGo(c goConn, path, key string, rounds int) error {
 	conn, err := net.Dial("tcp", s.ref.addr())
 	if err != nil {
@@ -257,8 +257,8 @@ func (s *goSuite) reconnect(t *testing.T) {
 		must.OK(t, expect.Err(c.Set(d+"/mine", nil, -1)), "set with auth after reconnect")
 	}
 	check(t, "session", c.SessionID(), id)
-	// A lock is taken over a connection that is cut from time to time. A request may fail, but two clients never
-	// hold the lock.
+	// The client takes and releases a lock while the relay cuts its connection from time to time. A request may
+	// fail, but two clients never hold the lock at once.
 	expect.OK(t, s.contendGo(c, s.root+"/lock2", "go-lock-2", 10))
 }
 

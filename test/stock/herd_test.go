@@ -69,8 +69,8 @@ func orderly(t *testing.T, c *contender) {
 	}
 }
 
-// run puts contenders with these letters, R or W, into a queue at once, and lets each hold the lock in its
-// turn. It returns how many notifications they got.
+// run() puts one contender for each letter of `modes`, R for a reader or W for a writer, into a queue. Then
+// it lets each hold the lock in its turn. It returns how many notifications they got.
 func run(t *testing.T, look func(*testing.T, *contender), modes string) (events uint64) {
 	s := zlocktest.Start(t)
 	var queue []*contender
@@ -123,7 +123,8 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 }
 
 // The herd wakes all waiters at every release: n²/2 notifications for n writers. The better lock wakes one
-// waiter at each release: n notifications in all. With readers among the writers, only the factor differs.
+// waiter at each release: n notifications in all. With readers among the writers, the herd still gets several
+// times as many.
 func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	beside(t)
 	for _, n := range []uint64{5, 10, 20} {

@@ -34,7 +34,8 @@ const kerberosClient = `Client {
 };
 `
 
-// kerberosRules are settings for a second server. Their effect shows in every identity.
+// kerberosRules are the settings with which TestKerberos repeats all its checks. They change the name of
+// every identity.
 var kerberosRules = []string{
 	"kerberos.removeHostFromPrincipal=true", "kerberos.removeRealmFromPrincipal=true",
 	"security.auth_to_local=RULE:[2:$1-of-$2](app-.*)s/o/0/ DEFAULT",
@@ -154,8 +155,8 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, zlockd string, config []strin
 	return strings.Join(facts, "\n")
 }
 
-// runCli gives the C client's shell one line and returns its output. The shell ends with its input, so the
-// input stays open until then.
+// runCli gives the C client's shell one line and returns its output. The shell ends when its input ends, so
+// the input stays open until the output has come.
 func runCli(t *testing.T, env []string, line string, words ...string) (result string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -285,7 +286,7 @@ func (k *kdc) admin(t *testing.T, query string) {
 	k.run(t, "/usr/sbin/kadmin.local", "-r", k.realm, "-q", query)
 }
 
-// keytab writes a principal's present keys into a file.
+// keytab() writes a principal's present keys into a file.
 func (k *kdc) keytab(t *testing.T, principal, name string) string {
 	t.Helper()
 	k.admin(t, "ktadd -norandkey -k "+k.file(name)+" "+principal)

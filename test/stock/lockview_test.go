@@ -24,8 +24,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// holder starts a program that holds locks by its session a and waits by its session b. It returns both
-// sessions once the program is ready.
+// holder() starts a program with two sessions, `a` and `b`: session `a` holds locks and session `b` waits for
+// them. It returns the ids of both once the program is ready.
 func holder(t *testing.T, g target, args ...string) map[string]string {
 	t.Helper()
 	sessions, lines := contending(t, g, args...)
@@ -39,7 +39,8 @@ func holder(t *testing.T, g target, args ...string) map[string]string {
 	return nil
 }
 
-// contending() starts such a program, and returns its sessions and its later output.
+// contending() starts a program as holder() does, but does not wait until it is ready. It returns the
+// program's sessions and its later output.
 func contending(t *testing.T, g target, args ...string) (sessions map[string]string, lines *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -99,7 +100,7 @@ func (v *viewed) get(path string, into any) bool {
 	return json.NewDecoder(r.Body).Decode(into) == nil && r.StatusCode == http.StatusOK
 }
 
-// wants() waits until the view shows a lock in this state. The sessions must be in order, holders first.
+// wants() waits until the view shows a lock with exactly these holders and waiters, each in this order.
 func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
 	v.t.Helper()
 	var l lock
@@ -269,7 +270,7 @@ func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 	said("not the super user's password")
 	b.js("document.getElementById('act-password').value = 'test'; document.getElementById('act-dry').click()")
 	said(cur["b"] + " 127.0.0.1: gets the lock")
-	v.wants("/cur/mutex", "lock", "curator", []string{cur["a"]}, []string{cur["b"]}) // a dry run
+	v.wants("/cur/mutex", "lock", "curator", []string{cur["a"]}, []string{cur["b"]}) // dry run: no change
 	b.js("document.getElementById('act-do').click()")
 	said("Done: remove /cur/mutex/")
 	v.wants("/cur/mutex", "lock", "curator", []string{cur["b"]}, nil)
@@ -291,7 +292,7 @@ func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 	b.js("document.getElementById('act-close').click()")
 }
 
-// keyboard uses the page only by Tab and Enter.
+// keyboard() uses the page only by Tab and Enter.
 func keyboard(t *testing.T, v *viewed, b *browser) {
 	t.Helper()
 	b.open(v.base + "/")
@@ -356,11 +357,11 @@ func narrow(t *testing.T, v *viewed, b *browser) {
 	b.width(1200)
 }
 
-// foreign checks the browser's log: the page loaded nothing from another origin, and had no errors.
+// foreign() checks the browser's log: the page loaded nothing from another origin, and had no errors.
 func foreign(t *testing.T, v *viewed, b *browser) {
 	t.Helper()
 	for _, line := range b.log("browser") {
-		// Refused actions are answers, which the browser counts among errors.
+		// The test asks for actions that the server refuses. The browser logs each refusal as an error.
 		if strings.HasPrefix(line, "SEVERE") &&
 			!strings.Contains(line, "/actions/break - Failed to load resource") {
 			t.Errorf("console: %s", line)
@@ -387,7 +388,7 @@ func foreign(t *testing.T, v *viewed, b *browser) {
 	expect.That(t, requests >= 10, "only %d requests were noted", requests)
 }
 
-// pictures takes a screenshot in each colour scheme. It writes them to ZLOCKD_SCREENSHOTS if that is set.
+// pictures() takes a screenshot in each colour scheme. It writes them to ZLOCKD_SCREENSHOTS if that is set.
 func pictures(t *testing.T, b *browser) {
 	t.Helper()
 	dir := os.Getenv("ZLOCKD_SCREENSHOTS")

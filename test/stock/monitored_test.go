@@ -59,7 +59,7 @@ func startPrometheus(t *testing.T, e ...*cluster.Ensemble) *prometheus {
 	return &prometheus{t, "http://" + ports[0]}
 }
 
-// ask returns the values of an expression's series. It ignores errors of Prometheus, for example while it
+// ask() returns the values of an expression's series. It ignores errors of Prometheus, for example while it
 // starts.
 func (p *prometheus) ask(expr string) (values []float64) {
 	p.t.Helper()
@@ -88,7 +88,7 @@ func (p *prometheus) ask(expr string) (values []float64) {
 	return values
 }
 
-// await waits until an expression has a series with a value for which yes() returns true.
+// await() waits until an expression has a series with a value for which yes() returns true.
 func (p *prometheus) await(what, expr string, yes func(float64) bool) {
 	p.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
@@ -101,9 +101,9 @@ func (p *prometheus) await(what, expr string, yes func(float64) bool) {
 	p.t.Errorf("%s: %s has no such series: %v", what, expr, p.ask(expr))
 }
 
-// silence waits until an alert rule finds nothing. Earlier samples may still be in the rule's window, and a
+// silence() waits until an alert rule finds nothing. Earlier samples may still be in the rule's window, and a
 // server that stalled for a moment looks slow or down to Prometheus. Before each new query it calls calm(),
-// if calm is not nil.
+// if `calm` is not nil.
 func (p *prometheus) silence(what, expr string, calm func()) {
 	p.t.Helper()
 	got := p.ask(expr)
@@ -116,11 +116,12 @@ func (p *prometheus) silence(what, expr string, calm func()) {
 	expect.That(p.t, len(got) <= 0, "%s fires without a cause: %v", what, got)
 }
 
-// exists returns true for every value: a comparison that is true has a series.
+// exists() accepts every value. It is for comparisons, because Prometheus returns a series only if a
+// comparison is true.
 func exists(float64) bool  { return true }
 func moved(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
 
-// handOffs gives a lock n times from one client to another, and reads.
+// handOffs lets two clients contend for a lock until each has held it n times.
 func handOffs(t *testing.T, e *cluster.Ensemble, n int) {
 	t.Helper()
 	var mutexes []*client.Mutex
@@ -153,8 +154,8 @@ func handOffs(t *testing.T, e *cluster.Ensemble, n int) {
 
 // TestBoards runs three servers and a Prometheus that scrapes them. After load, a snapshot, an election and a
 // restart it sends Prometheus every query of our board, of the public boards and of the public alert rules.
-// Each query must have a series, and the values that must change change. The public alerts are silent until
-// their cause occurs.
+// Each query must return a series, and a value that load or an election changes must have changed. The public
+// alerts are silent until their cause occurs.
 func TestBoards(t *testing.T) {
 	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--snapshot-entries", "40",
 		"--backup-dir", t.TempDir()}}
@@ -170,8 +171,9 @@ func TestBoards(t *testing.T) {
 	handOffs(t, e, 30)
 	p.await("scraped since", `sum(zlockd_lock_grants_total) > 0`, exists)
 
-	// When the cluster forms, there is an election too, and the window of the public rule is longer than this
-	// test. So the test checks only that the number of elections rises at the servers that stay.
+	// The public rule for elections would also find the election at which the cluster formed, because its window
+	// is longer than this test. So the test checks only that the number of elections rises at the servers that
+	// stay.
 	led := e.WaitLeader()
 	counted := fmt.Sprintf(`sum(election_time_count{instance!=%q})`, led.Admin)
 	elections := p.ask(counted)
@@ -225,7 +227,7 @@ func TestBoards(t *testing.T) {
 	}
 }
 
-// watched() starts three servers with nodes whose names make trouble to some programs.
+// watched() starts three servers, and creates nodes with names that some monitoring programs cannot read.
 func watched(t *testing.T) *cluster.Ensemble {
 	t.Helper()
 	e := cluster.Run(t, cluster.Options{Kind: cluster.Zlockd, Nodes: 3})
@@ -235,7 +237,7 @@ func watched(t *testing.T) *cluster.Ensemble {
 		must.Get(c.Create(t.Context(), zk.Create{Path: name, Data: []byte("x"),
 			ACL: zk.WorldACL(zk.PermAll)}))(t)
 	}
-	// A server without clients learns of commits a little later.
+	// A server may apply these creates a little later than the leader. Sync waits until it has them.
 	for _, s := range e.Servers {
 		at := must.Get(zk.Dial(t.Context(), s.Client, zk.Options{}))(t)
 		must.OK(t, at.Sync(t.Context(), "/"))
@@ -244,7 +246,7 @@ func watched(t *testing.T) *cluster.Ensemble {
 	return e
 }
 
-// output runs a program and returns what it printed.
+// output() runs a program and returns what it printed.
 func output(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)

@@ -25,9 +25,9 @@ import (
 // otherLock is a lock in a server that is not zlockd: a row with a unique
 // key, or a key with a time to live.
 type otherLock interface {
-	// take tries once to take the lock.
+	// take() tries once to take the lock.
 	take(name, owner string, ttl time.Duration) (bool, error)
-	// give gives the lock back, and reports whether it was still the owner's.
+	// give() gives the lock back, and reports whether the owner still had it.
 	give(name, owner string) (bool, error)
 	close()
 }
@@ -78,7 +78,7 @@ func dialRedis(addr string) (*redisConn, error) {
 	return &redisConn{c, bufio.NewReader(c)}, nil
 }
 
-// do runs a command. An answer of nil is returned as "".
+// do() runs a command. An answer of nil is returned as "".
 func (c *redisConn) do(args ...string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -157,7 +157,7 @@ func pgRun(t *testing.T, args ...string) {
 	}
 }
 
-// startPostgres starts a server on the data in dir. If there are no data, it makes them.
+// startPostgres starts a server with the data in `dir`. If `dir` has no data, it runs initdb first.
 func startPostgres(t *testing.T, dir string) (addr string, cmd *exec.Cmd) {
 	t.Helper()
 	need(t, pgBin+"postgres")
@@ -198,8 +198,8 @@ func dialPostgres(addr string) (*pgConn, error) {
 	return c, nil
 }
 
-// answer reads until the server is ready, and returns the command's tag and the
-// first value of the first row.
+// answer() reads until the server is ready, and returns the command's tag and the first value of the first
+// row.
 func (c *pgConn) answer() (tag, value string, err error) {
 	for {
 		head := make([]byte, 5)

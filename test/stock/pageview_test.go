@@ -19,7 +19,7 @@ import (
 )
 
 // trouble is a cluster in which much is wrong: a server is dead, a lock is held twice, two sessions wait for
-// each other, and 444 contenders wait among 300 locks with long names.
+// each other, and 444 contenders wait for 100 of 300 locks with long names.
 func trouble(t *testing.T) *viewed {
 	t.Helper()
 	o := generous()
@@ -62,7 +62,7 @@ func TestThePageSaysFirstWhatIsWrong(t *testing.T) {
 	beside(t)
 	b := startBrowser(t)
 	v := trouble(t)
-	bottom := func(selector, with string) int { // of the first such element with such a text; -1: none
+	bottom := func(selector, with string) int { // of the first match that shows this text; -1: none
 		n, err := strconv.Atoi(b.js(`const e = [...document.querySelectorAll(arguments[0])].find(e =>
 			e.innerText.includes(arguments[1])); return e ? Math.ceil(e.getBoundingClientRect().bottom) : -1`,
 			selector, with))

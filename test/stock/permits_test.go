@@ -29,7 +29,7 @@ import (
 func TestPermitsOfAllReleases(t *testing.T) {
 	beside(t)
 	const path, limit, rounds = "/gpu", 3, 25
-	version := cluster.FirstRelease // this release of zlock counts permits before it makes its own
+	version := cluster.FirstRelease // its zlock counts the permits that are taken, and only then creates its own
 	old := cluster.Release(t, version)
 	now := cluster.Zlock(t)
 	port := must.Get(cluster.FreePorts(1))(t)[0]

@@ -34,7 +34,7 @@ var alertSeries = map[string][2]string{
 	"too many watches":            {`watch_count 10001x30`, `watch_count 10000x30`},
 	"a leader election happens":   {`election_time_count 0+1x30`, `election_time_count 3x30`},
 	"open too many files":         {`open_file_descriptor_count 301x30`, `open_file_descriptor_count 300x30`},
-	"fsync time is too long":      {`fsynctime_sum 0+3300x60`, `fsynctime_sum 0+2700x60`}, // each half minute
+	"fsync time is too long":      {`fsynctime_sum 0+3300x60`, `fsynctime_sum 0+2700x60`}, // per half minute
 	"snapshot time is too long":   {`snapshottime_sum 0+3300x60`, `snapshottime_sum 0+2700x60`},
 	"average latency is too high": {`avg_latency 101x30`, `avg_latency 100x30`},
 	"memory filling up": {
@@ -177,7 +177,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 			}
 		}
 	})
-	var open []*wire.Conn // connections with sessions, because a server closes others after ten seconds
+	var open []*wire.Conn // with sessions: a server closes a connection without one after ten seconds
 	fires("too many connections", rule("too many connections"), func() {
 		for range 310 {
 			open = append(open, must.Get(wire.Open(lead.Client))(t))
@@ -204,7 +204,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 		for range writes {
 			go func() { late <- create(at, "/late-", nil) }()
 		}
-		time.Sleep(400 * time.Millisecond) // the writes take this long; a leader tolerates a second
+		time.Sleep(400 * time.Millisecond) // the writes take this long; without followers a leader leads for 1 s
 		for _, s := range followers {
 			s.Signal(syscall.SIGCONT)
 		}

@@ -167,8 +167,8 @@ func (r *referee) gone(c net.Conn) {
 	}
 }
 
-// judge reports what the referee saw, as a subtest. The contenders must have entered at least keys critical
-// sections.
+// judge() reports what the referee saw, as a subtest. The contenders must have entered at least `keys`
+// critical sections.
 func (r *referee) judge(t *testing.T, keys int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +216,7 @@ func startRelay(t *testing.T, targets []string) *relay {
 
 func (y *relay) addr() string { return y.l.Addr().String() }
 
-// refuse drops all connections and closes new ones for the given time.
+// refuse() drops all connections and closes new ones for the given time.
 func (y *relay) refuse(d time.Duration) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -226,7 +226,7 @@ func (y *relay) refuse(d time.Duration) {
 	}
 }
 
-// admit registers a connection and returns the server for it.
+// admit() registers a connection and returns the server for it.
 func (y *relay) admit(c net.Conn) (target string, ok bool) {
 	y.mu.Lock()
 	defer y.mu.Unlock()

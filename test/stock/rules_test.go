@@ -56,8 +56,8 @@ type asked struct {
 	version                   int64
 }
 
-// answered is the answer to such a request: the error, or the members. The first three members are left out,
-// because their addresses differ between the ensembles.
+// answered holds the answers to such a request: to those of any client, and to those of the super user. Each
+// is the error, or the members without the first three, whose addresses differ between the ensembles.
 type answered struct{ anybody, super string }
 
 // TestReconfigAsZooKeeper sends the same requests to a ZooKeeper ensemble and to a cluster of zlockd, one

@@ -49,8 +49,9 @@ type suite struct {
 	least  int                             // how many tests must pass
 }
 
-// run turns the tests of the suite into subtests. The clients' tests wait only for seconds, and their session
-// timeouts are as short, but a busy machine can be slower. So run repeats a failed test at most twice.
+// run() turns the tests of the suite into subtests. The clients' tests wait only for seconds, and their
+// session timeouts are as short, but a busy machine can be slower. So run repeats a failed test at most
+// twice.
 func (s suite) run(t *testing.T) {
 	t.Helper()
 	name, word := s.ended.SubexpIndex("name"), s.ended.SubexpIndex("word")
@@ -90,8 +91,8 @@ func (s suite) run(t *testing.T) {
 	}
 }
 
-// TestCClientsOwnTests runs the tests of the C client that start servers: TestReconfigServer, with three
-// servers whose ids begin at 0, Zookeeper_readOnly and Zookeeper_SASLAuth.
+// TestCClientsOwnTests runs the tests of the C client that start servers: Zookeeper_readOnly,
+// Zookeeper_SASLAuth, and TestReconfigServer, which starts three servers with ids from 0.
 func TestCClientsOwnTests(t *testing.T) {
 	beside(t)
 	zlockd := ownServers(t)
@@ -120,7 +121,7 @@ func TestCClientsOwnTests(t *testing.T) {
 		}
 	}
 	ended := regexp.MustCompile(`(?m)^\w+::(?P<name>\w+)\s* : (?:elapsed \d+ : )?(?P<word>OK|assertion|error)`)
-	endServers := func() { // a test that a C assertion ends leaves its servers running
+	endServers := func() { // if a C assertion ends a test, its servers still run
 		if out, err := exec.Command("find", dir, "-name", "*.pid", "-exec", "pkill", "-KILL", "-F", "{}",
 			";").CombinedOutput(); err != nil {
 			t.Logf("end servers: %v %s", err, out)

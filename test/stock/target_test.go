@@ -57,7 +57,7 @@ func generous() cluster.Options {
 	}
 }
 
-// need fails the test if a program of the suite is not installed, because a suite that is skipped silently
+// need() fails the test if a program of the suite is not installed, because a suite that is skipped silently
 // proves nothing. With ZLOCKD_STOCK_SKIP_MISSING=1 it skips the test.
 func need(t *testing.T, files ...string) {
 	t.Helper()
@@ -78,8 +78,8 @@ func need(t *testing.T, files ...string) {
 	}
 }
 
-// driver is a program that runs checks with one client library. It finds the addresses of the servers in ZK,
-// of the relay in RELAY and of the referee in REFEREE, and prints
+// driver is a program that runs checks with one client library. The environment gives it the addresses: ZK of
+// the servers, RELAY of the relay, REFEREE of the referee. It prints
 //
 //	ok NAME | fail NAME: WHY | skip NAME: WHY
 //
@@ -93,7 +93,7 @@ type driver struct {
 	timeout time.Duration
 }
 
-// run starts the driver against g and turns its lines into subtests.
+// run() starts the driver against g and turns its lines into subtests.
 func (d driver) run(t *testing.T, g target, args ...string) {
 	t.Helper()
 	ref := startReferee(t)

@@ -67,8 +67,8 @@ func TestTicketsQueueWithStockClients(t *testing.T) {
 	}
 }
 
-// sessions waits until a lock has so many holders and waiters, and returns their sessions in the order of the
-// queue.
+// sessions() waits until a lock has this number of holders and this number of waiters. It returns their
+// sessions in the order of the queue.
 func (v *viewed) sessions(path string, holders, waiters int) []string {
 	v.t.Helper()
 	var l lock
@@ -84,7 +84,7 @@ func (v *viewed) sessions(path string, holders, waiters int) []string {
 	return list
 }
 
-// removes removes the node of a session from a lock's directory, as an operator may.
+// removes() removes the node of a session from a lock's directory, as an operator may.
 func (v *viewed) removes(path, session string) {
 	v.t.Helper()
 	c := (&goSuite{target: v.g}).connect(v.t)

@@ -95,9 +95,9 @@ func startCli(t *testing.T, args ...string) *cli {
 	return c
 }
 
-// collect reads the output of the current command. It reads as many lines as `want` has, and then more until
-// no line comes for a moment. The commands run one after another, so a line that comes too late shows as a
-// surplus line of the next command.
+// collect() reads the output of the current command. It reads as many lines as `want` has, and then more
+// until no line comes for a moment. The commands run one after another, so a line that comes too late shows
+// as a surplus line of the next command.
 func (c *cli) collect(want step) (out, err []string) {
 	patience := time.After(90 * time.Second) // the first command waits until Java has started
 	settle := 40 * time.Millisecond
@@ -129,8 +129,8 @@ func (c *cli) collect(want step) (out, err []string) {
 
 const usageText = "<usage text>"
 
-// endsWithUsage reports whether want is a usage text with more lines after it whose end has not been seen
-// yet.
+// endsWithUsage reports whether more output must come: `want` is a usage text and lines after it, and the
+// last of these lines has not come yet.
 func endsWithUsage(want, got []string) bool {
 	return len(want) > 1 && want[0] == usageText && (len(got) == 0 || got[len(got)-1] != want[len(want)-1])
 }
@@ -152,7 +152,7 @@ var (
 	epochTime = "Thu Jan 01 00:00:00 UTC 1970"
 )
 
-// differ returns how `got` differs from `want`. It returns "" if they are equal.
+// differ() returns how `got` differs from `want`. It returns "" if they are equal.
 func (c *comparison) differ(want, got step) string {
 	if want.cmd == "quit" { // the client may end before it reports that it is closed
 		want.out = want.out[:min(len(want.out), len(got.out))]
@@ -214,7 +214,7 @@ func (c *comparison) line(want, got string) string {
 	return ""
 }
 
-// zxid compares zxids. It compares them either exactly or only by their order.
+// zxid() compares zxids. It compares them either exactly or only by their order.
 func (c *comparison) zxid(list *[][2]int64, want, got string) string {
 	w, _ := strconv.ParseInt(want, 16, 64)
 	g, _ := strconv.ParseInt(got, 16, 64)

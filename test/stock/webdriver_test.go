@@ -80,7 +80,7 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-// call makes one WebDriver request and returns its value.
+// call() makes one WebDriver request and returns its value.
 func (b *browser) call(method, path string, body any) json.RawMessage {
 	b.t.Helper()
 	var in []byte
@@ -114,7 +114,7 @@ func (b *browser) open(url string) {
 	b.call("POST", "/url", map[string]string{"url": url})
 }
 
-// js runs a script in the page and returns the script's result, as text.
+// js() runs a script in the page and returns the script's result, as text.
 func (b *browser) js(script string, args ...any) string {
 	b.t.Helper()
 	if args == nil {
@@ -125,10 +125,10 @@ func (b *browser) js(script string, args ...any) string {
 	return fmt.Sprint(v)
 }
 
-// text returns the text that the page shows.
+// text() returns the text that the page shows.
 func (b *browser) text() string { b.t.Helper(); return b.js("return document.body.innerText") }
 
-// keys presses keys in the element that has the focus.
+// keys() presses keys in the element that has the focus.
 func (b *browser) keys(keys ...string) {
 	b.t.Helper()
 	var acts []map[string]string
@@ -147,27 +147,27 @@ const (
 	keyEscape = "\uE00C"
 )
 
-// cdp sends a command in the browser's own protocol.
+// cdp() sends a command in the browser's own protocol.
 func (b *browser) cdp(cmd string, params any) {
 	b.t.Helper()
 	b.call("POST", "/goog/cdp/execute", map[string]any{"cmd": cmd, "params": params})
 }
 
-// scheme makes the page dark or light.
+// scheme() makes the page dark or light.
 func (b *browser) scheme(name string) {
 	b.t.Helper()
 	b.cdp("Emulation.setEmulatedMedia", map[string]any{
 		"features": []any{map[string]string{"name": "prefers-color-scheme", "value": name}}})
 }
 
-// width sets the width of the page.
+// width() sets the width of the page.
 func (b *browser) width(px int) {
 	b.t.Helper()
 	b.cdp("Emulation.setDeviceMetricsOverride", map[string]any{"width": px, "height": 800,
 		"deviceScaleFactor": 1, "mobile": false})
 }
 
-// shot takes a picture of the page.
+// shot() takes a picture of the page.
 func (b *browser) shot(file string) {
 	b.t.Helper()
 	var s string
@@ -179,7 +179,7 @@ func (b *browser) shot(file string) {
 	expect.OK(b.t, err)
 }
 
-// log returns the new messages of one of the browser's logs.
+// log() returns the new messages of one of the browser's logs.
 func (b *browser) log(kind string) (lines []string) {
 	b.t.Helper()
 	var entries []struct{ Level, Message string }

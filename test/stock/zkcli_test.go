@@ -48,7 +48,7 @@ var differences = []difference{
 	},
 }
 
-// permit replaces the steps in which zlockd differs.
+// permit() replaces, in the steps of a transcript, what `differences` says of zlockd.
 func permit(t *testing.T, script string, steps []step, words *strings.Replacer) {
 	for _, d := range differences {
 		if d.script != script {
@@ -77,7 +77,7 @@ func permit(t *testing.T, script string, steps []step, words *strings.Replacer) 
 	}
 }
 
-// replay runs a transcript against g.
+// replay() runs a transcript against g.
 func replay(t *testing.T, g target, script string, replace ...string) {
 	words := strings.NewReplacer(append([]string{"{server}", g.String()}, replace...)...)
 	steps := readTranscript(t, "testdata/zkcli/"+script+".txt", words)

@@ -180,8 +180,8 @@ func (s *Server) Restart() {
 	s.start()
 }
 
-// Dial connects to the server. It is a zk.Dialer: where Connect does not fit, pass it to the
-// client by zk.WithDialer.
+// Dial connects to the server. It is a zk.Dialer: if Connect does not fit, pass Dial to the client by
+// zk.WithDialer.
 func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	if s.network != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)

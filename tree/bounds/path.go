@@ -57,7 +57,7 @@ func validRune(r rune) bool {
 }
 
 // SplitPath cuts path at its last slash. The parent of a name under the root is "", which names the root as
-// well. SplitPath is also the weak check of create and delete: ok means that there is a slash and no NUL.
+// well. SplitPath is also the weak check of create and delete: `ok` means that there is a slash and no NUL.
 func SplitPath(path string) (parent, name string, ok bool) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || strings.IndexByte(path, 0) >= 0 {

@@ -199,7 +199,7 @@ const (
 // link is a record's place in a ring: its neighbours, or the record itself if it is alone.
 type link struct{ prev, next uint32 }
 
-// join puts r at the end of the ring that begins at head.
+// join puts r at the end of the ring that begins at `head`.
 func (w *Table[W]) join(head *uint32, ring int, r uint32) {
 	place := &w.records.at(r).in[ring]
 	if *head == 0 {
@@ -212,7 +212,7 @@ func (w *Table[W]) join(head *uint32, ring int, r uint32) {
 	first.prev = r
 }
 
-// leave takes r out of the ring that begins at head.
+// leave takes r out of the ring that begins at `head`.
 func (w *Table[W]) leave(head *uint32, ring int, r uint32) {
 	place := w.records.at(r).in[ring]
 	if place.next == r {

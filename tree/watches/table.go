@@ -128,8 +128,7 @@ func (w *Table[W]) Drop(conn W) (more bool) {
 	return w.Sweep(dropAtOnce)
 }
 
-// Sweep removes up to max watches of dropped connections and reports whether
-// more are left.
+// Sweep removes up to `max` watches of dropped connections and reports whether more are left.
 func (w *Table[W]) Sweep(max int) (more bool) {
 	for len(w.dead) > 0 {
 		id := w.dead[len(w.dead)-1]

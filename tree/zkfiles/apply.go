@@ -89,7 +89,7 @@ func (t *Tree) apply(x *Txn, o *Op) error {
 	return nil
 }
 
-// someACL returns list, or the list that allows everything if list is empty: both have the same effect.
+// someACL returns `list`, or the list that allows everything if `list` is empty: both have the same effect.
 func someACL(list []jute.ACL) []jute.ACL {
 	if len(list) == 0 {
 		return jute.WorldAnyone

@@ -115,7 +115,7 @@ func (s *Shares) Settle(a *Account, now time.Duration) int64 {
 	return a.owed.Add(-min(a.owed.Load(), s.Of(min(passed, time.Minute))))
 }
 
-// Spend charges steps and returns 0 if the address may spend them. Otherwise it returns how long to wait.
+// Spend charges the steps and returns 0 if the address may spend them. Otherwise it returns how long to wait.
 func (s *Shares) Spend(a *Account, steps int64, now time.Duration) (wait time.Duration) {
 	for {
 		owed := s.Settle(a, now)

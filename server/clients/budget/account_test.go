@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// newShares returns shares that allow conns connections from one address, and 1000 bytes for it.
+// newShares returns shares that allow `conns` connections from one address, and 1000 bytes for it.
 func newShares(conns int) *Shares {
 	s := &Shares{Bytes: 1000}
 	s.SetConns(conns)

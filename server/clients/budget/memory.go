@@ -154,8 +154,8 @@ func (m *Memory) leave(w *waiting) {
 	}
 }
 
-// Try is like Wait, but never blocks. It returns false if there is no room; with force it takes the memory in
-// any case.
+// Try is like Wait, but never blocks. It returns false if there is no room. If `force` is true, it takes the
+// memory in any case.
 func (m *Memory) Try(c Holder, part Part, n int, force bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -298,7 +298,7 @@ var Uncounted Loan
 // Portion is a buffer of events that outboxes point into.
 type Portion struct{ size, loans int } // loans under Memory.mu
 
-// NewPortion returns a portion of size bytes without loans.
+// NewPortion returns a portion of `size` bytes without loans.
 func NewPortion(size int) *Portion { return &Portion{size: size} }
 
 // LoanFrom is the shortest length of a portion that Memory counts.

@@ -21,8 +21,8 @@
 // shares with all others, and that is all that it knows of its server. registry.go lists the connections, and
 // says what they do when the state changes. cost.go charges requests to the accounts of package budget.
 // read.go, outcome.go and the files named after a request answer requests; request.go chooses among them.
-// serve.go and resting.go run a connection. The packages beside this one do not know what a connection is
-// for.
+// serve.go and resting.go run a connection. The packages that this one uses do not import it: they know a
+// connection only by interfaces of their own, such as budget.Holder and outbox.Owner.
 package conn
 
 import (

@@ -14,7 +14,7 @@ func (c *Conn) afford(steps int64) bool {
 	if !shares.Bound() {
 		return true
 	}
-	now := c.reader.arrived // accurate enough, because reading the clock costs as much as answering a read
+	now := c.reader.arrived // accurate enough, and reading the clock costs as much as answering a read
 	for waited := false; ; {
 		wait := shares.Spend(&c.from.Account, steps, now)
 		if wait == 0 {

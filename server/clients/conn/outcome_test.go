@@ -72,7 +72,7 @@ func TestOutcomes(t *testing.T) {
 		owe(c.from, 100)
 		c.out.Push(outbox.Pending{Xid: 3, Op: x.op, Est: 7})
 		x.out.Steps = 50
-		c.out.Hush() // no flusher may come
+		c.out.Hush() // no flusher may write the outbox
 		if x.out.Unknown {
 			c.Done(&x.out, nil)
 		} else {

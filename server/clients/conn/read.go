@@ -19,7 +19,7 @@ const maxRun = 64
 // runSteps bounds the cost of the reads in a run, because the address pays for a run only after it.
 const runSteps = 2000
 
-// read() answers the read in frame and the reads right after it. It returns false when the connection has
+// read() answers the read in `frame` and the reads right after it. It returns false when the connection has
 // ended.
 func (c *Conn) read(frame []byte) bool {
 	c.reads.frame, c.reads.stop = frame, false

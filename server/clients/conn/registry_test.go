@@ -191,7 +191,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		{"that an operator ends", false, state.EndOperator, "ending"},
 	} {
 		s, c := quiet(t, options.Options{})
-		c.out.Hush() // no flusher may come
+		c.out.Hush() // no flusher may write the outbox
 		other := connFrom(s, new(address))
 		s.sessions[7], s.sessions[8] = c, other
 		if x.closing {

@@ -211,7 +211,7 @@ func (o *Outbox) FlushLarge() {
 	}
 }
 
-// Await returns at once if at most limit of the connection's requests are pending. Otherwise it waits until
+// Await returns at once if at most `limit` of the connection's requests are pending. Otherwise it waits until
 // at most `left` requests are pending. It returns false when the connection has ended.
 func (o *Outbox) Await(limit, left int) bool {
 	o.Lock()

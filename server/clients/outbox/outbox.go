@@ -260,7 +260,7 @@ func (s *sleeper) rouse() {
 	}
 }
 
-// BeginReply starts a reply frame. The caller appends the reply's record, of about size bytes, to b and
+// BeginReply starts a reply frame. The caller appends the reply's record, of about `size` bytes, to b and
 // passes the result to EndReply.
 func (o *Outbox) BeginReply(xid int32, zxid int64, size int) (b []byte, at int) {
 	o.room(4 + jute.ReplyHeaderSize + size)

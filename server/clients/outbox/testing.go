@@ -87,7 +87,7 @@ type Stub struct {
 	number  uint64
 }
 
-// NewStub returns a connection whose socket accepts no bytes. The account counts its memory.
+// NewStub returns a connection whose socket accepts no bytes. `account` counts its memory.
 func NewStub(s *Shared, account *budget.Account) *Stub {
 	c := &Stub{account: account, number: stubs.Add(1)}
 	c.Init(s, c, &net.TCPConn{}, nil)

@@ -28,7 +28,7 @@ type telling struct {
 	encoded bool        // this event is in b
 
 	b      []byte  // the encoded events of this portion
-	events []event // data about the events beyond their encoding
+	events []event // the end in b, the type and the receivers of each event
 	hears  []heard // runs for connections' own watches
 	deep   []deep  // runs for paths with recursive watches
 	deepOf map[uint32]int

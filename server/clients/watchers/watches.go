@@ -38,8 +38,8 @@ func (t *Table) Init(b Bounds, shares *budget.Shares, outboxes *outbox.Shared,
 	t.asked, t.deepOf = make(map[question]bool), make(map[uint32]int)
 }
 
-// Add registers a watch. If there are too many, it ends the connection and returns false. A watch that the
-// connection has already needs no room.
+// Add registers a watch. If there are too many watches, it ends the connection and returns false. A watch
+// that the connection has already needs no room.
 func (t *Table) Add(c *Watcher, path string, kind watches.Kind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,8 +179,8 @@ func (t *Table) Figures() (f Figures) {
 	return f
 }
 
-// Scan calls f for about step pairs of a path and a connection that has a data or persistent watch there. It
-// continues at from, which the last call has returned, and returns 0 after the last pair.
+// Scan calls f for about `step` pairs of a path and a connection that has a data or persistent watch there.
+// It continues at `from`, which the last call has returned, and returns 0 after the last pair.
 func (t *Table) Scan(from uint32, step int, f func(path string, c *Watcher)) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

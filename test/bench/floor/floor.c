@@ -56,7 +56,7 @@ static struct conn *conns[MAX_FDS];
 static int touched[MAX_FDS], touches;
 static struct conn *followers[8], *leader;
 static struct buffer filling, flying, queued; /* entries: next batch, batch in flight, a follower's log */
-static uint64_t sealed, synced, acks, commit, taken; /* batches */
+static uint64_t sealed, synced, acks, commit, taken; /* numbers of batches */
 static uint64_t zxid;
 static char *names[MAX_NODES]; /* of sequential nodes */
 static int count;
@@ -115,7 +115,7 @@ static void flush(void)
 		if (!c)
 			continue;
 		c->touched = 0;
-		while (done < c->out.n) { /* the benchmark reads: a short wait for room is rare */
+		while (done < c->out.n) { /* the benchmark keeps reading, so the wait for room is short and rare */
 			ssize_t n = send(c->fd, c->out.p + done, c->out.n - done, MSG_NOSIGNAL);
 			if (n < 0 && errno != EAGAIN && errno != EINTR)
 				break;
@@ -225,7 +225,7 @@ static void apply(const struct entry *e, const char *frame)
 		int i = find(path, n);
 		if (i >= 0)
 			free(names[i]), names[i] = names[--count];
-		if (c) /* the event reaches other connections only; order between them is free */
+		if (c) /* the event goes to other connections, so it may come before or after this reply */
 			header(c, xid, 0, 0);
 		fire(path, n, 2);
 		return;
@@ -418,7 +418,7 @@ static int received(struct conn *c)
 		}
 		size_t n = get32(p);
 		if (n > 1 << 20)
-			return 0; /* a four-letter word */
+			return 0; /* a four-letter word: close the connection */
 		if (c->in.n - at < 4 + n)
 			break;
 		request(c, p + 4, n);
@@ -501,7 +501,7 @@ int main(int argc, char **argv)
 					begin(got, fd == peers ? -1 : 0);
 			} else if (conns[fd] && !received(conns[fd])) {
 				if (conns[fd] && conns[fd]->peer)
-					return 0; /* the benchmark is over */
+					return 0; /* another server has ended: the benchmark is over */
 				if (conns[fd])
 					drop(conns[fd]);
 			}

@@ -42,7 +42,7 @@ public final class LockBench {
         Thread.sleep(Long.parseLong(a[4]));
         on = false;
         double seconds = (System.nanoTime() - begun) / 1e9;
-        long requests = received(a[0]) - before - 1; // but for the question itself
+        long requests = received(a[0]) - before - 1; // without the request that asks for the number
         stop = true;
         for (Thread t : threads) {
             t.join();

@@ -196,7 +196,7 @@ func (c *comparison) measure(ctx context.Context, l *library, waiters int) (r re
 	if err != nil {
 		return r, fmt.Errorf("%w: %s", err, errs.Bytes()[max(0, errs.Len()-500):])
 	}
-	r.Events = math.NaN() // stays if the program does not count events
+	r.Events = math.NaN() // NaN stays if the program does not count events
 	if err := json.Unmarshal(out, &r); err != nil {
 		return r, fmt.Errorf("%w in %q", err, out)
 	}

@@ -76,7 +76,7 @@ def main(server, path, clients, warm, duration):
     time.sleep(int(duration) / 1000)
     meter.on = False
     seconds = time.perf_counter() - begun
-    requests = received(server) - before - 1  # but for the question itself
+    requests = received(server) - before - 1  # without the request that asks for the number
     meter.stop = True
     for t in threads:
         t.join()

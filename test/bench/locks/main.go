@@ -121,7 +121,7 @@ func (b *benchFlags) check() error {
 	return nil
 }
 
-// raw recipes use a connection of go-zookeeper.
+// raw() reports whether the recipe uses a connection of go-zookeeper.
 func (b *benchFlags) raw() bool { return b.Recipe == "children-watch" || b.Recipe == "go-zookeeper" }
 
 // errViolated ends a run in which the locks did not exclude.

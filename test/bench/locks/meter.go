@@ -153,7 +153,7 @@ func (m *meter) fail(err error) {
 	}
 }
 
-// report ends the measured time, and reports on it.
+// report() ends the measured time, and returns the report on it.
 func (m *meter) report(took time.Duration, c cost) report {
 	m.mu.Lock()
 	defer m.mu.Unlock()

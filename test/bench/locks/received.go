@@ -29,7 +29,7 @@ func askReceived(servers string) received {
 	return r
 }
 
-// since returns the number of requests per acquisition between two calls of askReceived, nil if unknown.
+// since() returns the number of requests per acquisition between two calls of askReceived(); nil if unknown.
 func (r received) since(before received, acquired int) *float64 {
 	if r.asked == 0 || before.asked == 0 || acquired == 0 || r.sum < before.sum {
 		return nil

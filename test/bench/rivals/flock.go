@@ -13,7 +13,7 @@ import (
 // flockLocker has the lock of a file. A wait does not end with its context.
 type flockLocker struct{ f *os.File }
 
-// newFlockLocker opens the file of a lock; addr is the directory.
+// newFlockLocker opens the file of a lock in the directory `addr`.
 func newFlockLocker(_ context.Context, addr, path string, _ time.Duration) (locker, error) {
 	f, err := os.OpenFile(filepath.Join(addr, strings.ReplaceAll(path, "/", "-")), os.O_CREATE|os.O_RDWR, 0o600)
 	return flockLocker{f}, err

@@ -33,7 +33,7 @@ var record = []byte(strings.Repeat("0123456789abcdef", 4))
 
 const keyConns, keyDepth = 16, 64
 
-// workload draws the operations of one client; it makes its own keys below dir.
+// workload draws the operations of one client; it makes its own keys below `dir`.
 type workload struct {
 	reads, inserts float64 // shares of all operations; the other operations write
 	zipf           *measure.Zipf
@@ -231,7 +231,7 @@ func fillKeys(c servers, n int) error {
 }
 
 // withClients opens n clients and calls f for all at once. It returns the rate and the processor time of the
-// operations for which f calls done.
+// operations for which f calls done().
 func withClients(c servers, n int, d time.Duration, open func(addr string) (keeper, error),
 	f func(i int, k keeper, begin, end time.Time, done func(time.Duration)) error) (out slice, err error) {
 	keepers := make([]keeper, n)

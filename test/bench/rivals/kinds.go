@@ -17,8 +17,8 @@ type kind struct {
 	name    string
 	options cluster.Options
 	about   func(addr string) string // the version, and how a lock is made
-	// locker opens a client of the servers at addr, a list with commas. A client that dies loses its lock
-	// after ttl. The opening fails when ctx ends.
+	// locker opens a client of the servers at `addr`, a list with commas. A client that dies loses its lock
+	// after the time `ttl`. The opening fails when ctx ends.
 	locker func(ctx context.Context, addr, path string, ttl time.Duration) (locker, error)
 	// session opens an idle session, and returns the function that ends it; nil: there are no sessions.
 	session func(addr string) (end func(), err error)
@@ -40,7 +40,7 @@ type locker interface {
 // keeper is a client that keeps keys, for one goroutine.
 type keeper interface {
 	do(op) error
-	// keepBusy keeps depth operations in flight until end, and calls done for each complete operation.
+	// keepBusy keeps `depth` operations in flight until `end`, and calls done() for each complete operation.
 	keepBusy(depth int, end time.Time, next func() op, done func(time.Duration)) error
 	close()
 }

@@ -151,9 +151,9 @@ func span(v []float64, digits int) string {
 	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, measure.Median(v), digits, v[0], digits, v[len(v)-1])
 }
 
-// measureLocks calls run in rounds for each service, with one locker for each path. It prints a row for each
-// size and service, with the medians of the figures that run() returns. The series that it returns has the
-// last figure as y. Its x is the figure before that or, if run() returns only one, the size.
+// measureLocks calls run() in rounds for each service, with one locker for each path. It prints a row for
+// each size and service, with the medians of the figures that run() returns. The series that it returns has
+// the last figure as y. Its x is the figure before that or, if run() returns only one, the size.
 func measureLocks(s *settings, services []servers, head string, sizes []int, paths func(n int) []string,
 	run func(lockers []locker, d time.Duration) ([]float64, error)) (series, error) {
 	fmt.Printf("\n| %s |\n%s|\n", head, strings.Repeat("|---", strings.Count(head, "|")+1))

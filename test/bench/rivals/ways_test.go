@@ -45,7 +45,7 @@ func TestWaysFillTheirTable(t *testing.T) {
 			t.Errorf("a row of %d bars: %s", cells, line)
 		}
 	}
-	// What becomes of a hold when the server dies, in each way.
+	// The row says for each way what becomes of a hold when the server dies.
 	for _, line := range []string{"| a hold from before is then | kept | kept | **lost** | – |"} {
 		if !strings.Contains(text, line) {
 			t.Errorf("no %q in\n%s", line, text)

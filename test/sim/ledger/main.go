@@ -89,7 +89,7 @@ func table(lines []byte) (string, error) {
 }
 
 // part returns the part of one profile. The part has a row for each commit, in the order of the commits'
-// first runs. The function adds the rare states that these runs reached to states.
+// first runs. The function counts in `states` the rare states that these runs reached.
 func part(lines []byte, profile string, states map[string]int) (string, error) {
 	var list []*commit
 	kinds := map[string]int{}

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Runs zktop against the servers given, in a terminal, and prints what it knows.
+"""Runs zktop in a terminal against the given servers, and prints what it shows.
 
-First the plain facts, as zktop's own classes read them, one line a server; then
-the screen that a user sees, as text. Ends with an error if zktop calls a server
-unavailable or shows nothing.
+First it prints a line for each server, with the facts that zktop's own classes
+read. Then it prints the screen that a user sees, as text. It ends with an error
+if zktop calls a server unavailable or shows nothing.
 """
 
 import os

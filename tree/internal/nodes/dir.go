@@ -143,7 +143,7 @@ func (d *Dir) Remove(seed maphash.Seed, name string) (p int) {
 	return p
 }
 
-// clear empties slot i and moves up later slots that had been displaced.
+// clear() empties slot i. It moves back the slots after it that collisions had displaced.
 func (d *Dir) clear(i int) {
 	mask := len(d.slots) - 1
 	for j := (i + 1) & mask; d.slots[j] != 0; j = (j + 1) & mask {
@@ -185,7 +185,7 @@ func (d *Dir) Restore(seed maphash.Seed, n *Node, p int) {
 	d.Nodes[p], d.Nodes[last] = d.Nodes[last], d.Nodes[p]
 }
 
-// changed() notes that the names in a listing grew by delta bytes.
+// changed() notes that the names in a listing grew by `delta` bytes.
 func (d *Dir) changed(delta int) {
 	d.Names += delta
 	if d.cache.Load() != nil {

@@ -149,7 +149,7 @@ func (t *Nodes) AnswerSize(op jute.OpCode, session int64, body []byte) (size, st
 }
 
 // AppendMultiRead runs the reads in the body of a multiRead and appends their results. A read that fails does
-// not stop the other reads. steps is what all of them cost. AppendMultiRead answers MARSHALLINGERROR if
+// not stop the other reads. `steps` is what all of them cost. AppendMultiRead answers MARSHALLINGERROR if
 // anything in body is not a read that multiRead allows, THROTTLEDOP if the answer would be too large, or
 // BADARGUMENTS if it would cost too much.
 func (t *Nodes) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte, steps int,

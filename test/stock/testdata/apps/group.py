@@ -2,10 +2,10 @@
 
 group.py SERVERS DIR NAME
 
-DIR/counter is read, one is added and it is written back, all under tooz's lock
-"counter"; DIR/inside is locked meanwhile, without waiting: whoever finds it
-locked writes DIR/violation. DIR/NAME.leader exists while tooz says that this
-member leads. Ends in order at SIGTERM.
+While the member holds tooz's lock "counter", it adds one to the number in
+DIR/counter, and locks the file DIR/inside. It does not wait for that file: if
+the file is already locked, the member writes DIR/violation. DIR/NAME.leader
+exists while tooz says that this member leads. SIGTERM ends the program in order.
 """
 import fcntl
 import os
@@ -35,7 +35,7 @@ c.watch_elected_as_leader(b"workers", elected)
 counter, lock = os.path.join(where, "counter"), c.get_lock(b"counter")
 turns = 0
 while not stopped:
-    # What tooz raises over a lost connection is not an answer: ask again.
+    # If the connection is lost, tooz raises an error instead of an answer. Then ask again.
     try:
         c.run_watchers()
         members = c.get_members(b"workers").get()

@@ -3,9 +3,9 @@
 jobs.py post SERVERS FILE         posts a job every 20 ms until killed; FILE has one line for each that the board took
 jobs.py work SERVERS FILE NAME    claims, does and consumes jobs until killed; FILE has one line for each job done
 
-A request whose connection is lost may have been carried out or not. Both
-programs then look, as the board's manual asks for: a job is posted under a
-name of its own, and who has claimed or consumed one can be read.
+If the connection of a request is lost, the request may have been carried out or
+not. Then both programs look at the board, as its manual says: each job has a
+name of its own, and the board shows who has claimed or consumed a job.
 """
 import sys
 import time
@@ -22,7 +22,7 @@ client = kazoo_utils.make_client({"hosts": servers, "timeout": 10, "randomize_ho
 client.start(timeout=30)
 board = backends.fetch("apps", {"board": "zookeeper", "path": "/taskflow/jobs"}, client=client)
 board.connect()
-wait = KazooRetry(max_tries=-1, delay=0.02, max_delay=0.5)  # for what may be asked twice
+wait = KazooRetry(max_tries=-1, delay=0.02, max_delay=0.5)  # for requests that may be sent twice
 
 
 def note(text):
@@ -39,7 +39,7 @@ def posted(name):
                 data, _ = client.retry(client.get, "/taskflow/jobs/" + child)
                 if ('"name": "%s"' % name).encode() in data:
                     return True
-            except Exception as e:  # consumed meanwhile
+            except Exception as e:  # another worker has consumed the job
                 if type(e).__name__ != "NoNodeError":
                     raise
     with open(sys.argv[4]) as f:
@@ -56,7 +56,7 @@ def post():
                 break
             except excp.JobFailure as e:
                 print("post %s: %s" % (name, e))
-                time.sleep(0.5)  # a worker that has it notes it in less
+                time.sleep(0.5)  # a worker that has the job notes it within this time
                 if posted(name):
                     break
         note(name)

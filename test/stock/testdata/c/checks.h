@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <zookeeper/zookeeper.h>
 
-/* Ends the running check when the condition does not hold. */
+/* Ends the running check if the condition does not hold. */
 #define EXPECT(cond)                                                                               \
     do {                                                                                           \
         if (!(cond)) fail_check(__LINE__, #cond, 0);                                               \
     } while (0)
-/* Ends the running check when rc is not want. */
+/* Ends the running check if `rc` is not `want`. */
 #define RC(rc, want)                                                                               \
     do {                                                                                           \
         int rc_ = (rc);                                                                            \
@@ -41,7 +41,7 @@ int events_next_is(struct events *e, int type, const char *path);
 int events_silent(struct events *e);
 int events_state(struct events *e, int state);
 
-/* A connected handle; ends the check when none comes. */
+/* Returns a connected handle. Ends the check if it cannot connect. */
 zhandle_t *connect_to(const char *where, struct events *e, const clientid_t *id);
 /* Waits until the handle's server has seen everything written before. */
 void catch_up(zhandle_t *zh);

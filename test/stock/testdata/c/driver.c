@@ -234,8 +234,8 @@ static void expire(void) {
     RC(zoo_create(zh, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, NULL, 0), ZOK);
     catch_up(w);
     RC(zoo_wexists(w, path, events_watch, &e3, &st), ZOK);
-    /* The first handle may take the session back before the second can close
-       it: try again then. */
+    /* The first handle may take the session back before the second handle can
+       close the session. Then try again. */
     for (i = 0; i < 10 && e3.n == 0; i++) {
         events_init(&e2);
         second = zookeeper_init(hosts, events_watch, 30000, zoo_client_id(zh), &e2, 0);
@@ -263,7 +263,7 @@ static void *contend(void *unused) {
     char mine[128], before[128], prefix[128];
     int round, i;
     referee_open(&r);
-    snprintf(prefix, sizeof prefix, "%s/x-", lock_dir); /* its own create shows a thread the directory */
+    snprintf(prefix, sizeof prefix, "%s/x-", lock_dir); /* a thread sees the directory after its create */
     for (round = 0; round < 15; round++) {
         RC(zoo_create(zh, prefix, NULL, -1, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL, mine, sizeof mine), ZOK);
         for (;;) {
@@ -284,8 +284,8 @@ static void *contend(void *unused) {
             if (rc == ZOK) {
                 EXPECT(events_next_is(&gone, ZOO_DELETED_EVENT, before));
             } else {
-                /* Gone already: the client keeps a watch for its creation, which
-                   must not outlive its context. */
+                /* The node has gone already. The client now has a watch for its
+                   creation. Remove the watch, because `gone` is about to end. */
                 RC(rc, ZNONODE);
                 RC(zoo_remove_watches(zh, before, ZWATCHTYPE_DATA, events_watch, &gone, 0), ZOK);
             }

@@ -93,7 +93,7 @@ final class Checks {
         }
     }
 
-    /** Runs bodies in threads of their own and rethrows the first failure. */
+    /** Runs each body in a thread of its own, and throws the first failure again. */
     static void together(List<Body> bodies) throws Exception {
         ExecutorService pool = Executors.newCachedThreadPool(r -> {
             Thread t = new Thread(r);

@@ -25,7 +25,7 @@ final class CuratorBasics {
         Checks.check("containers-and-ttl-nodes-are-removed", CuratorBasics::sweeps);
     }
 
-    /** Makes at the start what the last check expects to be gone: sweeps may take a minute or two. */
+    /** Creates the nodes that must be gone at the last check. Their removal may take a minute or two. */
     static void prepareSweeps() throws Exception {
         try (Curators c = new Curators(1)) {
             CuratorFramework f = c.get(0);

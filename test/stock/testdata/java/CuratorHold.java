@@ -3,7 +3,7 @@ import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.RetryForever;
 
-/** CuratorHold PATH TIMEOUT_MS takes a mutex, says so, and then each change of its connection. */
+/** CuratorHold PATH TIMEOUT_MS takes a mutex, and prints that and each later change of its connection. */
 public final class CuratorHold {
     private CuratorHold() {}
 

@@ -11,8 +11,8 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 import org.apache.zookeeper.KeeperException;
 
 /**
- * Takes a lock of Curator's at each path that comes on standard input, and keeps it: a line says whether it
- * holds it, or which error it was shown.
+ * Takes a lock of Curator's at each path that comes on standard input, and keeps it. For each path it prints
+ * a line: that it holds the lock, or the error that it got.
  */
 public class LayoutTaker {
     public static void main(String[] args) throws Exception {

@@ -15,8 +15,9 @@ import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.recipes.lock.WriteLock;
 
 /**
- * Holds every kind of lock that Curator has, and ZooKeeper's own, by one session
- * and waits for it by another, until its input ends. It prints both sessions.
+ * Holds one lock of each kind that Curator has, and one of ZooKeeper's own kind, in
+ * one session. A second session waits for all these locks, until the program's
+ * input ends. It prints both sessions.
  */
 public class LockHolder {
     interface Act {
@@ -81,7 +82,7 @@ public class LockHolder {
         leading.await();
         select(b, leading);
 
-        // ZooKeeper's own lock recipe, the one of the C library in Java.
+        // ZooKeeper's own lock recipe in Java, which makes the same nodes as the recipe of the C library.
         ZooKeeper za = a.getZookeeperClient().getZooKeeper(), zb = b.getZookeeperClient().getZooKeeper();
         za.create("/cur/x", new byte[0], ZooDefs.Ids.OPEN_ACL_UNSAFE, org.apache.zookeeper.CreateMode.PERSISTENT);
         new WriteLock(za, "/cur/x", ZooDefs.Ids.OPEN_ACL_UNSAFE).lock();

@@ -82,7 +82,7 @@ public final class PlainDriver {
                 try {
                     zk.create(p, new byte[0], OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
                 } catch (KeeperException.NodeExistsException e) {
-                    // made before
+                    // an earlier check has made it
                 }
             }
             return path;
@@ -357,14 +357,14 @@ public final class PlainDriver {
                 AtomicInteger seen = new AtomicInteger();
                 h.caughtUp().zk.getData(d + "/n", e -> seen.incrementAndGet(), null);
                 w.zk.setData(d + "/n", bytes("" + i), -1);
-                // Whoever reads the new value must have seen the event before.
+                // A client that reads the new value must have got the event before.
                 CountDownLatch done = new CountDownLatch(1);
                 int[] at = {-1};
                 String want = "" + i;
                 AsyncCallback.DataCallback[] again = new AsyncCallback.DataCallback[1];
                 again[0] = (rc, p, ctx, data, stat) -> {
                     if (!new String(data).equals(want)) {
-                        h.zk.getData(d + "/n", false, again[0], null); // not here yet
+                        h.zk.getData(d + "/n", false, again[0], null); // not the new value yet
                         return;
                     }
                     at[0] = seen.get();

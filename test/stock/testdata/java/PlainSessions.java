@@ -72,17 +72,18 @@ final class PlainSessions {
                 try {
                     return zk.exists(d + "/e", false).getEphemeralOwner() == h.zk.getSessionId();
                 } catch (KeeperException.ConnectionLossException | KeeperException.SessionMovedException e) {
-                    return false; // the first handle has taken the session back: this one takes it again
+                    return false; // the first handle has taken the session back, so the second takes it again
                 }
             });
             try {
-                // Another ZooKeeper server hears of the move no earlier than it must ask the leader.
+                // The first handle's ZooKeeper server learns that the session has moved only when it asks
+                // the leader. A write makes it ask.
                 h.zk.setData(d, null, -1);
             } catch (KeeperException.ConnectionLossException | KeeperException.SessionMovedException e) {
-                // as it should be
+                // the write of the first handle must fail
             }
             h.events.state(Watcher.Event.KeeperState.Disconnected);
-            h.events.state(Watcher.Event.KeeperState.SyncConnected); // it takes the session back
+            h.events.state(Watcher.Event.KeeperState.SyncConnected); // the first handle is back
             zk.close();
         }
     }
@@ -92,7 +93,7 @@ final class PlainSessions {
             String d = h.dir("expire");
             h.zk.create(d + "/e", null, OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
             w.caughtUp().zk.exists(d + "/e", true);
-            // The first handle may take the session back before the second can close it: try again then.
+            // The first handle may take the session back before the second can close it. Then try again.
             for (int i = 0; i < 10 && w.events.events.isEmpty(); i++) {
                 PlainDriver.Events second = new PlainDriver.Events();
                 ZooKeeper zk = new ZooKeeper(Checks.ZK, 30_000, second, h.zk.getSessionId(), h.zk.getSessionPasswd());
@@ -111,7 +112,7 @@ final class PlainSessions {
             ZooKeeper zk = new ZooKeeper(Checks.ZK, 30_000, second, h.zk.getSessionId(), new byte[16]);
             second.state(Watcher.Event.KeeperState.Expired);
             zk.close();
-            // ZooKeeper drops the connection before it looks at the password.
+            // ZooKeeper drops the connection of the first handle before it checks the password of the second.
             Checks.eventually("the session lives on", () -> {
                 try {
                     return h.zk.exists("/", false) != null;

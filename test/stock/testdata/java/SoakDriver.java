@@ -22,7 +22,7 @@ import org.apache.zookeeper.data.Stat;
 
 /**
  * Contends for every kind of Curator's locks at once, for as many seconds as the argument says, while somebody else
- * kills servers. Whoever is alone inside writes a counter, whose version is the fencing token.
+ * kills servers. A holder that is alone inside writes a counter. Its version is the fencing token.
  */
 public final class SoakDriver {
     private static final int CLIENTS = 3;
@@ -95,8 +95,8 @@ public final class SoakDriver {
                         try (LeaderLatch latch = new LeaderLatch(c, path)) {
                             latch.start();
                             Checks.that(latch.await(40, TimeUnit.SECONDS), "leadership in time");
-                            // A latch gives up its node when its connection was cut: no write in here,
-                            // which would wait for the next one.
+                            // A latch removes its node after its connection was cut. So write nothing in
+                            // here: a write would wait for the next connection.
                             ref.inside(key, "x", 1, 1);
                         }
                     }
@@ -129,7 +129,7 @@ public final class SoakDriver {
         try {
             return c.setData().withVersion(st.getVersion()).forPath(path, mine).getVersion();
         } catch (KeeperException.BadVersionException e) {
-            // A write whose answer was lost has been repeated; or it was somebody else.
+            // A write whose answer was lost has been repeated, or another client has written.
             byte[] now = c.getData().storingStatIn(st).forPath(path);
             Checks.that(Arrays.equals(now, mine), "the counter was written by somebody else");
             return st.getVersion();

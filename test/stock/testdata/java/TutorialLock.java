@@ -12,31 +12,34 @@ import org.apache.zookeeper.ZooKeeper;
 
 /**
  * The lock of the best-known tutorial: a client of its own for each lock, nodes
- * NAME_lock_N below /locks, and a latch that any event counts down. Equal to it
- * in nodes and waits, so that what runs there runs here.
+ * NAME_lock_N below /locks, and a latch that any event counts down. This class
+ * makes the same nodes and waits in the same way as the tutorial's program.
  *
- * <p>It can lose a wake-up in two places. The watch is set before the latch is
- * made: a predecessor that goes in between counts down nothing, and the waiter
- * sleeps until its time is over. And the latch is a plain field that another
- * thread reads: nothing makes the event's thread see it. The bounded wait hides
- * both, at the price that a waiter goes in when its time is over, whoever is
- * inside. It also takes any event for its own (a lost connection will do), and
- * the end of the node before its own for its turn, though that one may have
- * waited, too. Fifteen contenders that live and stay connected meet none of
- * the latter. Where a wake-up was lost they contend again.
+ * <p>The lock can lose a wake-up in two places. It sets the watch before it
+ * makes the latch: if the predecessor's node goes in between, the event finds no
+ * latch, and the waiter sleeps until its time is over. And the latch is a plain
+ * field that another thread reads: nothing makes the event's thread see it. The
+ * wait has a time limit, which hides both faults, but then a waiter goes in when
+ * its time is over, even if another holds the lock.
+ *
+ * <p>Two more faults: the lock takes any event for its own, for example a lost
+ * connection. And it takes the end of the predecessor's node for its turn,
+ * although the predecessor may have waited, too. Fifteen contenders that live
+ * and stay connected do not meet these two. If a wake-up was lost, the test lets
+ * the contenders begin again.
  */
 final class TutorialLock implements Watcher, AutoCloseable {
     private static final String ROOT = "/locks";
     private static final String MARK = "_lock_";
     private static final int TIMEOUT = 30_000;
 
-    private final CountDownLatch connected = new CountDownLatch(1); // the first event, which must not wake
+    private final CountDownLatch connected = new CountDownLatch(1); // for the first event: it must wake no waiter
     private final ZooKeeper zk;
     private final String name;
     private String mine;
     private String before;
     private CountDownLatch wake;
-    private static volatile boolean lost; // a wake-up: the one that slept does not go in, nor do those behind it
+    private static volatile boolean lost; // a wake-up was lost: the sleeper and those behind it do not go in
 
     TutorialLock(String servers, String name) throws Exception {
         this.name = name;
@@ -45,7 +48,7 @@ final class TutorialLock implements Watcher, AutoCloseable {
             try {
                 zk.create(ROOT, new byte[0], ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
             } catch (KeeperException.NodeExistsException e) {
-                // Another one was faster.
+                // Another contender was faster.
             }
         }
     }
@@ -78,7 +81,7 @@ final class TutorialLock implements Watcher, AutoCloseable {
             return;
         }
         if (zk.exists(ROOT + "/" + before, true) != null) {
-            // An event that comes here is lost.
+            // If the event comes at this point, it is lost.
             wake = new CountDownLatch(1);
             if (!wake.await(TIMEOUT, TimeUnit.MILLISECONDS)) {
                 lost = true;

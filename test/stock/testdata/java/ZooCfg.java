@@ -11,9 +11,10 @@ import java.util.List;
 import java.util.Properties;
 
 /**
- * Tells how ZooKeeper reads a zoo.cfg. Standard input has texts that end in NUL, each a key, a newline, and
- * lines of a zoo.cfg; standard output gets a line for each, the value that the server works with. Each text is
- * read by classes of its own, because many keys are read when a class is loaded.
+ * Tells how ZooKeeper reads a zoo.cfg. Standard input has texts that end in NUL. Each text is a key, a
+ * newline, and lines of a zoo.cfg. For each text the program prints the value of the key with which the
+ * server works. For each text it loads the classes again, because ZooKeeper reads many keys when it loads a
+ * class.
  */
 public class ZooCfg {
     private static final String SERVER = "org.apache.zookeeper.server.";

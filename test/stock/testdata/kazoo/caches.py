@@ -74,7 +74,7 @@ def children_watch_sees_the_last_list():
 def patient_children_watch_settles():
     with client() as z, client() as writer:
         children = []
-        for i in range(10):  # the writer may come too late
+        for i in range(10):  # the writer may be too late: then try again
             d = fresh(z, "patient%d" % i)
             waiting = PatientChildrenWatch(z, d, time_boundary=0.3).start()
             writer.create(d + "/a")
@@ -110,5 +110,5 @@ def tree_cache_follows_a_subtree():
         writer.delete(d + "/old", recursive=True)
         eventually(lambda: cache.get_children(d) == frozenset(["new"]), "removal")
         for kind in (TreeEvent.NODE_ADDED, TreeEvent.NODE_UPDATED, TreeEvent.NODE_REMOVED):
-            eventually(lambda: kind in kinds, "event %d" % kind)  # told by another thread
+            eventually(lambda: kind in kinds, "event %d" % kind)  # another thread calls listen()
         cache.close()

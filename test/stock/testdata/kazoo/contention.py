@@ -36,7 +36,7 @@ def start(hosts=ZK):
             z.start(20)
             return z
         except z.handler.timeout_exception:
-            pass  # also raised, at once, when a cut comes right behind the connect
+            pass  # kazoo raises it at once, too, if the connection is cut right after the connect
     raise AssertionError("no connection")
 
 
@@ -200,5 +200,6 @@ def lock_excludes_while_connections_are_cut():
     with client() as z:
         path = fresh(z, "cut") + "/l"
         in_processes(cut_worker, 3, path, "kazoo-cut", 15)
-        # A cut may also come in the way of the end of another session.
+        # The relay may also cut a connection while its session ends. Then the node stays until the session
+        # expires.
         eventually(lambda: z.get_children(path) == [], "no contender left behind")

@@ -1,5 +1,5 @@
-"""Holds every kind of lock that kazoo has by one session and waits for it by
-another, until its input ends. It prints both sessions."""
+"""Holds one lock of each kind that kazoo has in one session. A second session
+waits for these locks, until the program's input ends. It prints both sessions."""
 import os
 import sys
 import threading
@@ -38,7 +38,7 @@ later(lambda: b.Election("/kz/election", "two").run(lambda: None))
 a.Party("/kz/party", "one").join()
 b.Party("/kz/party", "two").join()
 
-# A lone node: whoever creates it leads, the other watches it.
+# One node without a queue: the session that creates it leads, and the other watches it.
 a.create("/kz-master", b"one", ephemeral=True)
 b.get("/kz-master", watch=lambda event: None)
 

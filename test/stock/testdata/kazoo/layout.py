@@ -1,5 +1,5 @@
-"""Takes kazoo's lock at each path that comes on standard input, and keeps it: a
-line says whether it holds it, or which error it was shown."""
+"""Takes kazoo's lock at each path that comes on standard input, and keeps it. For
+each path it prints a line: that it holds the lock, or the error that it got."""
 import os
 import sys
 
@@ -12,5 +12,5 @@ for path in sys.stdin:
     try:
         c.Lock(path.strip()).acquire(timeout=20)
         print("holds", flush=True)
-    except Exception as e:  # whatever it is called, the test compares it
+    except Exception as e:  # any error: the test compares its name
         print(type(e).__name__, flush=True)

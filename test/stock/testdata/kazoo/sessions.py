@@ -25,8 +25,8 @@ def session_expires_by_its_second_handle():
         old = z.client_id[0]
         for _ in range(10):
             second = KazooClient(ZK, client_id=z.client_id)
-            # The first handle may have taken the session back before the second
-            # could see that it is connected, or close it.
+            # The first handle may take the session back before the second sees
+            # that it is connected, or before it closes the session.
             try:
                 second.start(20)
             except second.handler.timeout_exception:

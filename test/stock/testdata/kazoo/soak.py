@@ -1,6 +1,6 @@
-"""Every kind of kazoo's locks, contended for as many seconds as the first
-argument says while somebody else kills servers. Whoever is alone inside writes
-a counter, whose version is the fencing token."""
+"""Contends for every kind of kazoo's locks, for as many seconds as the first
+argument says, while the test kills servers. A holder that is alone inside writes
+a counter. Its version is the fencing token."""
 
 import random
 import sys
@@ -41,7 +41,7 @@ def bump(z, path):
     try:
         return z.retry(z.set, path, mine, st.version).version
     except BadVersionError:
-        # A write whose answer was lost has been repeated; or it was somebody else.
+        # A write whose answer was lost has been repeated, or another client has written.
         now, st = z.retry(z.get, path)
         if now != mine:
             raise AssertionError("the counter was written by somebody else")
@@ -64,7 +64,7 @@ def read_write(z, ref, path, key, rnd):
     write = rnd.random() < 0.3
     l = (z.WriteLock if write else z.ReadLock)(path, "x")
     try:
-        # Readers also wait for writers behind them, which can be a deadlock.
+        # Readers also wait for writers behind them. That can be a deadlock: give up after a while.
         l.acquire(timeout=0.5 + rnd.random())
     except LockTimeout:
         return

@@ -1,6 +1,7 @@
-"""SASL GSSAPI of kazoo, and of tokens by hand: prints what the server answers.
+"""SASL GSSAPI by kazoo, and with tokens that the program sends itself: prints
+what the server answers.
 
-tickets.py HOST:PORT NAME, with a ticket of somebody in the cache.
+tickets.py HOST:PORT NAME, with a Kerberos ticket in the cache.
 """
 import base64
 import socket
@@ -50,7 +51,7 @@ def another_service():
     try:
         c = start(sasl_options=dict(gssapi, service="other"))
     except (KazooException, KazooTimeoutError):
-        # kazoo sees the connection end, or reads the answer before, whose code it does not know.
+        # kazoo sees the end of the connection, or first reads the answer, with a code that it does not know.
         return "refused"
     try:
         return c.exists("/")
@@ -65,7 +66,7 @@ def ticket():
 
 
 def by_hand(*tokens):
-    """Sends tokens on a connection of its own; errors of the answers."""
+    """Sends tokens on a connection of its own, and returns the errors of the answers."""
     return requests(*((102, struct.pack(">i", len(t)) + t) for t in tokens))
 
 

@@ -26,8 +26,8 @@ async function connect(hosts = process.env.ZK) {
   raw.connect();
   await within(connected, 'connected');
   const c = { raw, close: () => raw.close() };
-  // Lets the client see what has been written so far. It has no sync of its
-  // own, but reads wait for the writes of their session.
+  // Lets the client see what has been written so far. The library has no sync,
+  // but a read waits for earlier writes of the same session.
   c.caughtUp = async () => {
     const p = root + '/sync-';
     await c.create(p, CreateMode.EPHEMERAL_SEQUENTIAL);

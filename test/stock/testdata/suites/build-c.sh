@@ -1,7 +1,7 @@
 #!/bin/sh
-# build-c.sh SOURCE SERVER builds, here, the C client with SASL and TLS and those
-# of its own tests that need no mocks; they start servers by the command SERVER,
-# and find the certificates that this makes.
+# build-c.sh SOURCE SERVER builds the C client with SASL and TLS in the current
+# directory, and those of its own tests that need no mocks. The tests start servers
+# with the command SERVER. The script also makes the certificates that they need.
 set -eu
 c=$1/zookeeper-client/zookeeper-client-c
 java -cp /usr/share/java/zookeeper-jute.jar org.apache.jute.compiler.generated.Rcc -l c "$1/zookeeper-jute/src/main/resources/zookeeper.jute"
@@ -15,7 +15,7 @@ src=$c/src
 gcc $flags -c zookeeper.jute.c "$src/zookeeper.c" "$src/recordio.c" "$src/mt_adaptor.c" "$src/zk_log.c" "$src/zk_hashtable.c" "$src/addrvec.c" \
 	"$src/zk_sasl.c" "$src/hashtable/hashtable.c" "$src/hashtable/hashtable_itr.c"
 mkdir certs
-for who in server client; do # each its own authority
+for who in server client; do # each signs its own certificate
 	openssl req -x509 -newkey rsa:2048 -nodes -days 10 -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout certs/${who}key.pem -out certs/$who.crt 2>/dev/null
 done
 sed "s#/tmp/certs#$PWD/certs#g" "$c/tests/TestReadOnlyClient.cc" >TestReadOnlyClient.cc

@@ -1,6 +1,6 @@
 #!/bin/sh
-# build-cli.sh SOURCE builds, here, the C client's shell with SASL: Debian's
-# library is built without.
+# build-cli.sh SOURCE builds the C client's shell with SASL in the current
+# directory. Debian's library has no SASL.
 set -eu
 c=$1/zookeeper-client/zookeeper-client-c
 java -cp /usr/share/java/zookeeper-jute.jar org.apache.jute.compiler.generated.Rcc -l c "$1/zookeeper-jute/src/main/resources/zookeeper.jute"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # source.sh DIR fetches Debian's source of ZooKeeper, with the C client and its
-# tests, to DIR/zookeeper, from where this machine gets its packages.
+# tests, into DIR/zookeeper. It asks the servers from which this machine gets its
+# packages.
 set -eu
 cd "$1"
 [ -d zookeeper ] && exit
@@ -15,7 +16,7 @@ for wait in 10 30 60 0; do
 	[ $wait = 0 ] && exit 1
 	sleep $wait
 done
-rm -rf unpacked # of a run that was ended
+rm -rf unpacked # of an earlier run that did not finish
 mkdir unpacked
 tar -xzf zookeeper_*.orig.tar.gz -C unpacked --strip-components 1
 mv unpacked zookeeper

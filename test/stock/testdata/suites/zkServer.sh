@@ -1,6 +1,6 @@
 #!/bin/bash
-# What the C client's tests call for servers: start, stop and status of one with
-# a configuration file, and one server of their own in several ways.
+# The command with which the C client's tests start and stop servers: servers with
+# a configuration file, and one server without, in several modes.
 here=$(dirname "$0")
 
 # wait_end PIDFILE ends a server.
@@ -35,9 +35,9 @@ case $1 in
 stop) exit 0 ;;
 *Clean*) rm -rf "$dir" ;;
 esac
-# A data directory that has been a single server's is the whole of its cluster,
-# with other servers in the list or without: the one that is to have no majority
-# gets its own.
+# A server that has run alone stays a cluster of one, even if a later zoo.cfg lists
+# other servers. So the server that must have no majority gets a data directory of
+# its own.
 mode=rw
 case $1$3 in *ReadOnly | *true) mode=ro ;; esac
 mkdir -p "$dir/$mode"
