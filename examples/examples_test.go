@@ -234,3 +234,16 @@ func TestPageIsNoLock(t *testing.T) {
 	out, err := j.sh(must.Get(filepath.Abs("ci/zlock-curl.sh"))(t) + " take")
 	must.Fails(t, err, "take says %q", out)
 }
+
+// An agent reads the name and the description of a skill from the YAML at the top of its page.
+func TestSkillsHaveNameAndDescription(t *testing.T) {
+	for _, file := range must.Get(filepath.Glob("agents/*/SKILL.md"))(t) {
+		text := string(must.Get(os.ReadFile(file))(t))
+		parts := strings.SplitN(text, "---\n", 3)
+		must.Equal(t, len(parts), 3, "%s: parts, divided by lines of ---", file)
+		var head struct{ Name, Description string }
+		must.OK(t, yaml.Unmarshal([]byte(parts[1]), &head), file)
+		expect.Equal(t, head.Name, filepath.Base(filepath.Dir(file)), "%s: the name", file)
+		expect.That(t, len(head.Description) > 50, "%s: the description is %q", file, head.Description)
+	}
+}
