@@ -105,7 +105,7 @@ func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 	}
 }
 
-// A waiter that looks ahead is granted the lock even if the last contender before it is gone when it looks.
+// A waiter that looks ahead gets the lock even if no contender is left before it at the time of its look.
 func TestLookingAheadTooLate(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -102,7 +102,7 @@ func newComplaints() complaints {
 	return complaints{slog.DiscardHandler, new(sync.Mutex), new([]string), new(bool), &now}
 }
 
-// look() must be called often. If a call comes too late, the machine stood still.
+// look() must be called often: it takes a long time between two calls as a sign that the machine stood still.
 func (c complaints) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

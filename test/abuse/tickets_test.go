@@ -215,7 +215,8 @@ func (c *caller) run(ctx context.Context, lane int64) {
 	}
 }
 
-// median() returns the median time of a ticket and a draw since its last call, and their number.
+// median() returns how many rounds of a ticket and a draw ended since the last call of median(), and the
+// median of their times.
 func (c *caller) median() (middle time.Duration, n int, trouble error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -146,7 +146,7 @@ func sooner(a, b time.Time) time.Time {
 // arrival returns when the next byte arrives or the read deadline passes; zero: no byte is on its way.
 func (p *pipe) arrival() time.Time {
 	if len(p.segments) == 0 || p.segments[0].held || !p.segments[0].at.After(time.Now()) {
-		return p.read // a byte that is already due waits until the wire is whole
+		return p.read // if a byte is due and not read, the wire is cut: its repair wakes the reader, no timer
 	}
 	return sooner(p.read, p.segments[0].at)
 }

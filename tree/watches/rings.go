@@ -96,7 +96,7 @@ type watchedPath struct {
 	path   string
 	plain  uint32 // ring of records that do not see changes below this path
 	deep   uint32 // ring of records that see changes below this path
-	data   uint32 // records in the data registry
+	data   uint32 // number of records in the data registry
 	status uint32 // 0: the item is not in use
 }
 

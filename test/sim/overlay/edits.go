@@ -107,7 +107,7 @@ var edits = map[string][]edit{
 	"runtime/runtime2.go": {
 		{"\tw := mWeakPointer{m: new(atomic.Pointer[m])}\n", "\tw := mWeakPointer{m: simNewWeak()}\n"},
 		behind("\tbubble  *synctestBubble\n", "\n\tsimPrio, simEpoch uint32\n"),
-		// Time goes on even while a goroutine that the run delays holds a lock.
+		// The clock goes on even if the run delays a goroutine while it holds a lock.
 		behind("\twaitReasonSleep:                 true,\n", "\twaitReasonSyncMutexLock:         true,\n"+
 			"\twaitReasonSyncRWMutexRLock:      true,\n\twaitReasonSyncRWMutexLock:       true,\n"),
 	},

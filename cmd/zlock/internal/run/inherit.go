@@ -24,8 +24,8 @@ func taskOf(getenv func(string) string) string {
 	return cmp.Or(getenv("ZLOCK_TASK"), rand.Text())
 }
 
-// ancestorHolds returns the holds of a path in ZLOCK_HOLDS, the newest first: an ancestor may have lost an older
-// hold, and a process below that ancestor may have locked the path again.
+// ancestorHolds returns the holds of a path in ZLOCK_HOLDS, the newest first: an ancestor may have lost an
+// older hold, and a process below that ancestor may have locked the path again.
 func ancestorHolds(value, chroot, path string) (holds []fence.Sequencer) {
 	for _, word := range strings.Fields(value) {
 		i := strings.LastIndexByte(word, '@')

@@ -34,7 +34,7 @@ type Command struct {
 // Outcome says how COMMAND ended.
 type Outcome struct {
 	Code   int            // COMMAND's exit code
-	Right  int            // the exit code for the end of the right; 0: it did not end
+	Right  int            // the exit code if COMMAND lost its right to run; 0: it did not
 	Told   bool           // the user told COMMAND to end
 	Signal syscall.Signal // the signal that ended COMMAND; 0: none
 }

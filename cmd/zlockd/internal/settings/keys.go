@@ -39,7 +39,7 @@ func exactly(word string) func(string) (string, error) {
 	return func(value string) (string, error) { return strconv.FormatBool(value == word), nil }
 }
 
-// isTrue translates a key that only the word true switches on, in upper or lower case.
+// isTrue translates the value of a key: the word true, in upper or lower case, means on, and all else off.
 func isTrue(value string) (string, error) {
 	return strconv.FormatBool(strings.EqualFold(value, "true")), nil
 }
