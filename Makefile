@@ -50,7 +50,7 @@ dev: build ## run one server in memory on 127.0.0.1:2181
 cluster: build ## run three local servers until interrupted
 	@exec sh test/cluster.sh
 
-test: ## vet, and the tests that need nothing but Go, in two to three minutes
+test: ## vet, and the tests that need nothing but Go, in about two minutes
 	@sh test/run.sh -short
 
 test-all: ## those and the slow ones: servers as processes, long simulations, planted bugs
