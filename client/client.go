@@ -104,7 +104,7 @@ func (c *Client) Session() Session {
 	return s
 }
 
-// Conn returns the connection of the present session, and waits if there is none. Use the connection for
+// Conn returns the connection of the present session. Without a session it waits. Use the connection for
 // requests that are not about locks, and to read the counters of the traffic. The connection works until the
 // session ends; a later call returns the connection of the next session. Only the client closes the
 // connection.

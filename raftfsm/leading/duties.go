@@ -154,8 +154,8 @@ func (t *Term) lookAtRoom() {
 	}
 }
 
-// Lowest names a server whose disk has little free space, or returns "" if there is none. One such server is
-// reason enough to refuse requests, because a server that cannot store an entry ends.
+// Lowest names a server whose disk has little free space, or returns "" if all disks have enough. One such
+// server is reason enough to refuse requests, because a server that cannot store an entry ends.
 func (t *Term) Lowest() string {
 	if why := t.o.Upkeep.DiskLow(); why != "" {
 		return why

@@ -72,7 +72,7 @@ type Service struct {
 	ackIndex uint64        // the log index of the leader at that acknowledgement; 0: this server led
 	ackNews  chan struct{} // closed when lastAck changes; nil: no goroutine waits for that
 	started  bool          // this server has caught up once since it started
-	behind   uint64        // an index of the leader that this server has not applied yet; 0: there is none
+	behind   uint64        // an index of the leader that this server has not applied yet; 0: it knows of none
 	since    time.Time     // when behind was set
 	// when this server's log began to say that the server is not a member; zero: it does not say so
 	removed  time.Time

@@ -301,7 +301,7 @@ func (s spot) near(root, pkg string) (string, error) {
 	return "^(" + strings.Join(beside, "|") + ")$", nil
 }
 
-// failing() returns the first test that fails. If there is none, it returns what else went wrong.
+// failing() returns the first test that fails. If no test fails, it returns what else went wrong.
 func failing(out []byte) string {
 	if m := regexp.MustCompile(`--- FAIL: (\S+)`).FindSubmatch(out); m != nil {
 		return string(m[1])

@@ -12,7 +12,7 @@ import (
 type addrRange struct {
 	first, last uint32
 	perms       int32 // includes the permissions of the ranges around it
-	outer       int   // index of the range around this range; -1: there is none
+	outer       int   // index of the range around this range; -1: no range is around it
 }
 
 // nest sorts the ranges and links each range to the range around it.

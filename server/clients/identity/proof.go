@@ -31,8 +31,7 @@ func (p *Proof) Try() bool {
 }
 
 // Prove reports whether the credentials (nil if they are null) are valid, and adds the identity that they
-// prove. `names` are the names of the ensemble that the server accepts; if there are none, it accepts every
-// name.
+// prove. `names` are the names of the ensemble that the server accepts; an empty list accepts every name.
 func (p *Proof) Prove(scheme string, credentials []byte, super Super, names []string) bool {
 	switch scheme {
 	case "ip": // the server knows the address itself

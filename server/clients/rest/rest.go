@@ -103,7 +103,7 @@ func (r *Rest) enter(c Sleeper) (slot uint32, ok bool) {
 	return slot, true
 }
 
-// begin begins a visit to the connection in a slot. It returns nil if there is none to visit.
+// begin begins a visit to the connection in a slot. If the slot has no connection to visit, it returns nil.
 func (r *Rest) begin(slot uint32) Sleeper {
 	r.mu.Lock()
 	defer r.mu.Unlock()

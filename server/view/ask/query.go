@@ -45,7 +45,7 @@ func (q *Query) Refuse(format string, args ...any) {
 	}
 }
 
-// Number reads a whole number from `least` to `most`. If there is none, it returns `def`.
+// Number reads a whole number from `least` to `most`. It returns `def` if the request has no value for it.
 func (q *Query) Number(name string, def, least, most int) int {
 	s := q.Text(name)
 	if s == "" {

@@ -75,7 +75,7 @@ func (o *Holdings) dropOwner(h *Holding) {
 	}
 }
 
-// List returns the nodes in h. If h is nil, there are none.
+// List returns the nodes in h. A nil h has no nodes.
 func (h *Holding) List() []*Node {
 	if h == nil {
 		return nil

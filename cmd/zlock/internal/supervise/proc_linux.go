@@ -57,7 +57,7 @@ func BootClock() time.Duration {
 // process is the content of /proc/PID/stat.
 type process struct {
 	pid, parent, group int    // numbers in /proc
-	ours               int    // number in this process's own namespace; 0: there is none
+	ours               int    // number in this process's own namespace; 0: it has no number there
 	name               string // name of the program
 	state              byte
 	began              uint64 // start time; a later process with the same number has another one

@@ -63,8 +63,8 @@ func (s *Settings) addresses() []address {
 		{"peer-addr", s.PeerListen}}
 }
 
-// flagOf returns the words " with --FLAG" for the first flag whose host and port meant() accepts. It returns
-// "" if there is none.
+// flagOf returns the words " with --FLAG" for the first flag whose host and port meant() accepts. If it
+// accepts no flag, flagOf returns "".
 func flagOf(s *Settings, meant func(host, port string) bool) string {
 	for _, a := range s.addresses() {
 		if host, port, err := net.SplitHostPort(a.addr); err == nil && meant(host, port) {
