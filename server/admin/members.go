@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/admin/port"
 	"github.com/zlockd/zlockd/server/members"
 )
 
@@ -30,7 +30,7 @@ func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	case no != nil:
 		done.fail(status.With(status.NotAllowed, no))
 		code = no.Status
-	case !readJob(w, r, &job):
+	case port.ReadJSON(w, r, maxChange, &job) != nil:
 		done.fail(errors.New(`want {"op": "add", "id": 4, "addr": "HOST:PORT"}, ` +
 			`or op promote, remove or lead and an id`))
 		code = http.StatusBadRequest
@@ -42,16 +42,6 @@ func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	}
 	done.V = 1
 	answerStruct(w, code, &done)
-}
-
-func readJob(w http.ResponseWriter, r *http.Request, j *status.Job) bool {
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxChange))
-	d.DisallowUnknownFields()
-	if d.Decode(j) != nil {
-		return false
-	}
-	_, err := d.Token()
-	return err == io.EOF //nolint:errorlint // Token never wraps io.EOF
 }
 
 // stepAgain is how often the server reports a long step again, so that the caller sees that the server still

@@ -9,9 +9,7 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -100,13 +98,7 @@ func (x *Actor) Act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var a action
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAct))
-	d.DisallowUnknownFields()
-	err = d.Decode(&a)
-	if _, more := d.Token(); err == nil && more != io.EOF {
-		err = errors.New("text follows its JSON value")
-	}
-	if err != nil {
+	if err = port.ReadJSON(w, r, maxAct, &a); err != nil {
 		x.desk.Fail(w, ask.BadRequest("the body does not fit this action: %v", err))
 		return
 	}
