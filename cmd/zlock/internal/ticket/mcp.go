@@ -226,10 +226,7 @@ func (l *lockTools) take(ctx context.Context, raw json.RawMessage) (result map[s
 // withdraw gives back a ticket whose name the client does not learn. If no server confirms the end, the file
 // of the ticket stays.
 func (l *lockTools) withdraw(k *Caller, name, path string) {
-	ctx, cancel := context.WithTimeout(context.Background(), min(l.patience, giveTimeout))
-	defer cancel()
-	a, err := k.Ask(ctx, http.MethodDelete, LockPath(path), url.Values{}, nil)
-	if err == nil && (a.Code == http.StatusNoContent || a.Over()) {
+	if k.giveBack(path, l.patience) {
 		_ = os.Remove(l.file(name))
 	}
 }

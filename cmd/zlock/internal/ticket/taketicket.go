@@ -126,6 +126,15 @@ func printTicket(c *call.Call, k *Asker) error {
 // giveTimeout bounds the wait until a server confirms the end of a ticket.
 const giveTimeout = 5 * time.Second
 
+// giveBack gives back the ticket, and reports whether a server confirms its end. An interrupt of the command
+// does not end giveBack, which takes at most the time `most`.
+func (c *Caller) giveBack(path string, most time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), min(most, giveTimeout))
+	defer cancel()
+	a, err := c.Ask(ctx, http.MethodDelete, LockPath(path), url.Values{}, nil)
+	return err == nil && (a.Code == http.StatusNoContent || a.Over())
+}
+
 // withdraw gives back a ticket that no file has and that zlock has not printed. Otherwise it might hold the
 // lock for hours, and the user could not give it back. If no server confirms the end, withdraw prints the
 // ticket.
@@ -133,10 +142,7 @@ func withdraw(c *call.Call, t *Flags, k *Asker) {
 	if !k.fresh {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(t.Timeout, giveTimeout))
-	defer cancel()
-	a, err := k.Ask(ctx, http.MethodDelete, LockPath(k.Path), url.Values{}, nil)
-	if err == nil && (a.Code == http.StatusNoContent || a.Over()) {
+	if k.giveBack(k.Path, t.Timeout) {
 		return
 	}
 	c.Say("no server confirms the end of the ticket: if it exists, it lasts until its time is over, or " +
