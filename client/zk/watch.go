@@ -255,23 +255,22 @@ func (s *Subscription) watch(ctx context.Context, deep bool) (replaced bool, err
 	r.repeat = true
 	r.settled = func(err error) {
 		t := &c.watches
-		if err == nil && deep && len(t.subs[s.full]) > 0 {
-			t.deep[s.full] = true // even if the caller no longer waits
-		}
-		if err != nil || s.closed {
+		if err != nil || s.closed && len(t.subs[s.full]) == 0 {
 			return
 		}
 		if t.subs == nil {
 			t.subs, t.deep = map[string][]*Subscription{}, map[string]bool{}
 		}
-		if !deep && t.deep[s.full] {
-			took = true
-			return
-		}
 		if deep {
-			t.deep[s.full] = true
+			t.deep[s.full] = true // even if the caller no longer waits: others wait at this node
 		}
-		t.subs[s.full] = append(t.subs[s.full], s)
+		switch {
+		case s.closed:
+		case !deep && t.deep[s.full]:
+			took = true
+		default:
+			t.subs[s.full] = append(t.subs[s.full], s)
+		}
 	}
 	if _, err = do(ctx, c, r); err != nil {
 		return false, err
