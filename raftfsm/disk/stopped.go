@@ -38,12 +38,8 @@ func InUse(dir string) bool {
 	if err != nil {
 		return false
 	}
-	if lockFile(f, true) != nil {
-		f.Close()
-		return true
-	}
-	_ = unlockFile(f)
-	return false
+	defer func() { _ = unlockFile(f) }()
+	return lockFile(f, true) != nil
 }
 
 // OpenStopped opens a data directory for reading.
