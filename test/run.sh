@@ -27,12 +27,10 @@ fi
 say "tests: $*"
 # go links a kept program again only if something in it has changed.
 kept=bin/_tests
-case " $* " in *" -race "*) kept=$kept-race ;; esac
-# The tests of the short run wait more than they compute, so that more packages run at once.
 atonce=4
 case " $* " in
-*" -race "*) ;;
-*" -short "*) atonce=6 ;;
+*" -race "*) kept=$kept-race ;;
+*" -short "*) atonce=6 ;; # these tests wait more than they compute, so that more packages run at once
 esac
 mkdir -p "$kept" || exit 1
 
