@@ -11,8 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The package comment of recipe lists the types of recipe that a user of package client can reach, and no
-// other types.
+// The comment of package recipe lists exactly those of its types that a user of package client can reach.
 func TestReachableTypesOfRecipeArePromised(t *testing.T) {
 	t.Parallel()
 	const recipes = "github.com/zlockd/zlockd/client/recipe"
@@ -53,7 +52,7 @@ func TestReachableTypesOfRecipeArePromised(t *testing.T) {
 			for i := range v.NumMethod() {
 				m := v.Method(i).Type
 				if x.PkgPath() == recipes {
-					continue // arguments of the methods of recipe need not be on the list
+					continue // the types of arguments need not be on the list
 				}
 				for j := 1; j < m.NumIn(); j++ {
 					reach(m.In(j))

@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// If a named task asks again for a lock that it holds, the client refuses, even without the lease's context.
-// Otherwise the task would wait forever.
+// If a named task asks again for a lock that it holds, the client refuses. It refuses even if the call does
+// not use the lease's context. Otherwise the task would wait for itself forever.
 func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -44,7 +44,7 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	l.Unlock(task)
 }
 
-// The client knows for each lock of a set whether the task holds the lock to read or to write.
+// For each lock of a set, the client knows whether the task holds the lock to read or to write.
 func TestNamedTaskKnowsHowItHoldsEachLockOfASet(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // In each recipe, BreakExpired removes only holders whose records say that their limit is over. It spares the
-// contenders that wait, and creates no other nodes, which would disturb other programs.
+// other holders, and the contenders that wait.
 func TestBreakExpiredSparesTheOthers(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -74,11 +74,11 @@ func TestE58Revocation(t *testing.T) {
 	h := lock(t, c.Mutex(d).Lock)
 	w := start(ctx, dial(t).Mutex(d).Lock)
 	queued(t, o, d, 2)
-	// A waiter leaves the queue.
+	// A waiter that is asked to leave the lock leaves the queue.
 	must.OK(t, op.Inspector().Revoke(ctx, d, nth(t, o, d, 1), wish))
 	lostFor(t, w.fails(t), Revoked)
 	queued(t, o, d, 1)
-	// A holder is told once, and keeps the lock.
+	// A holder gets such a request once, and keeps the lock.
 	for range 2 {
 		must.OK(t, op.Inspector().Revoke(ctx, d, recipe.Base(h.Node()), wish))
 	}
@@ -153,8 +153,8 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	lostFor(t, l.Unlock(ctx), MaxHold)
 }
 
-// Break removes only the hold that its caller inspected, not a later one. A later hold's node may have the
-// same path and version. Other nodes may also appear in the directory.
+// Break removes only the hold that its caller inspected, not a later one, even if the later hold's node has
+// the same path and version. Other nodes that appear in the directory do not matter.
 func TestBreakSparesTheNextHolder(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -197,7 +197,8 @@ func TestBreakSparesTheNextHolder(t *testing.T) {
 	children, _, err := o.Children(d)
 	must.OK(t, err)
 	must.Equal(t, len(children), 2, "children %v", children)
-	// If the client may not create nodes in the directory, only the version decides.
+	// If the client may not create nodes in the directory, Break compares only the node's version, and removes
+	// the node.
 	_, st, err := o.Get(d + "/" + children[0])
 	must.OK(t, err)
 	_, err = o.SetACL(d, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
@@ -231,7 +232,7 @@ func TestBreakOfANodeThatGoes(t *testing.T) {
 		wantErr(t, c.Inspector().Break(testCtx(t), d+"/lone", "", fence.Token(st.Czxid)), ErrNotHeld)
 		r.Remove()
 	}
-	// The same is true if the directory is gone, too.
+	// If the directory is gone as well, Break also returns ErrNotHeld.
 	_, err := o.Create(d+"/lone", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	must.OK(t, err)
 	_, st, err := o.Get(d + "/lone")
@@ -245,7 +246,7 @@ func TestBreakOfANodeThatGoes(t *testing.T) {
 	wantErr(t, c.Inspector().Break(testCtx(t), d+"/lone", "", fence.Token(st.Czxid)), ErrNotHeld)
 }
 
-// A leader that is asked to leave keeps the value by which others find it.
+// If a leader is asked to leave, its node keeps the value, by which others find the leader.
 func TestRevokedLeaderKeepsItsValue(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -260,7 +261,7 @@ func TestRevokedLeaderKeepsItsValue(t *testing.T) {
 	unlock(t, l)
 }
 
-// A request to leave is written only to nodes of programs that understand it.
+// A request to leave is written only to nodes of programs that understand such a request.
 func TestOnlyProgramsThatUnderstandAreAskedBack(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

@@ -33,12 +33,13 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 		writes := under(p, d, faultproxy.OpCreate2) + under(p, d, faultproxy.OpDelete)
 		reads := under(p, d, faultproxy.OpGetData) + under(p, d, faultproxy.OpGetChildren2)
 		all := under(p, d, 0)
-		// on a slow machine the client also reads its own node, once in each ownWatch
+		// on a slow machine the client also reads its own node, once every `ownWatch`
 		slow := int(time.Since(begun) / ownWatch)
 		expect.Equal(t, writes, 2, "%s: writes", name)
 		expect.That(t, reads >= 1 && reads <= 1+slow, "%s: %d reads, want 1 to %d", name, reads, 1+slow)
 		expect.Equal(t, all, writes+reads, "%s: requests", name)
-		// Creation and list are sent together: one round trip to hold the lock.
+		// The client sends the creation and the list request together, so it holds the lock after one round
+		// trip.
 		p.Record()
 		hold := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpCreate2, Under: d,
 			Do: faultproxy.Hold})
@@ -52,9 +53,9 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 	}
 }
 
-// A waiter behind several contenders needs one more list than a waiter behind one, because the end of its
-// predecessor does not show whether the contenders before the predecessor have ended. It does not watch its
-// own node while the queue moves on.
+// A waiter behind several contenders lists the directory once more than a waiter behind one. When the
+// predecessor ends, the waiter does not know yet whether the contenders before the predecessor have ended.
+// The waiter does not watch its own node while the queue moves on.
 func TestBudgetOfALongQueue(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -147,8 +148,8 @@ func TestBudgetOfAnIdleHolder(t *testing.T) {
 	}
 }
 
-// allocs measures what our part of an uncontended cycle allocates, above what
-// the library allocates for the same four requests.
+// allocs() counts what the client allocates to lock and unlock without contention, and what the library
+// allocates for the same four requests.
 func allocs(t testing.TB) (ours, library float64) {
 	c, o, d := dial(t, withSafetyCheck(0)), observer(t), dir(t)
 	m := c.Mutex(d)
@@ -211,7 +212,7 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 	for range n {
 		gs = append(gs, start(ctx, c.Mutex(d, WithOwnPlace()).Lock))
 	}
-	// All wait when each has read its own node and its predecessor's.
+	// A waiter waits once it has read its own node and its predecessor's node.
 	eventually(t, "all to wait", func() bool {
 		return p.Count(func(f faultproxy.Frame) bool {
 			return f.Kind == faultproxy.Reply && f.Op == faultproxy.OpGetData && f.Under(d)
@@ -232,7 +233,7 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 		}
 		return false
 	})
-	// The first waiter needs no list, because it knows that only the holder stood before it.
+	// The first waiter sends no list request, because it knows that only the holder stood before it.
 	ev, ls := eventsUnder(p, d), under(p, d, faultproxy.OpGetChildren2)
 	expect.Equal(t, ev, 1, "events for one release")
 	expect.Equal(t, ls, 0, "lists for one release")
@@ -300,7 +301,7 @@ func TestE55CancelledWaitsLeaveNothingBehind(t *testing.T) {
 	})
 	must.That(t, c.keeper.Conn().Watches() <= 10, "%d watches", c.keeper.Conn().Watches())
 	unlock(t, h)
-	// leakCheck checks that no goroutines are left.
+	// At the end of the test, leakCheck() checks that no goroutines are left.
 }
 
 func TestE62ObserveOverManyLeaders(t *testing.T) {
@@ -351,7 +352,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// A contender looks at many lasting nodes, which could be contenders by their names, in one flight of requests.
+// If many persistent nodes are named like contenders, a contender sends the requests about all of them at
+// once.
 func TestNodesThatAreNoContendersAreSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -19,11 +19,11 @@ import (
 // Client owns a session with an ensemble, and makes locks. It is safe for concurrent use; a process
 // needs only one.
 type Client struct {
-	locks    options // the options with which each lock starts
+	locks    options // default options of the client's locks
 	events   func(Event)
 	notifier notifier
 	keeper   *session.Keeper // keeper of the client's sessions
-	take     *take.Client    // the parts that all its calls for locks share
+	take     *take.Client    // what all calls of the client for locks share
 }
 
 // Dial connects to one of the servers, given as "h1:2181,h2:2181/chroot", and waits until the session is
@@ -46,7 +46,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	if err := c.keeper.Begin(cancel); err != nil {
 		return nil, hold.PublicErr(ctx, err)
 	}
-	go c.notifier.run(c.keeper.Done()) // Close does not wait for it, because the function may close the client
+	go c.notifier.run(c.keeper.Done()) // Close does not wait for run(): the event function may call Close
 	if err := c.keeper.Greet(ctx); err != nil {
 		if errors.Is(context.Cause(ctx), zk.ErrAuthFailed) {
 			err = hold.PublicErr(ctx, err)
@@ -59,7 +59,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 // newClient returns a client that has no keeper yet.
 func newClient(o options) *Client {
 	c := &Client{events: o.events, locks: o, notifier: notifier{calls: make(chan notice, maxEvents)}}
-	c.locks.events = nil // the client's own function is called in addition to a lock's function
+	c.locks.events = nil // c.events is called as well as a lock's own function
 	c.locks.Moved = func(from, to session.State) {
 		c.notifier.add(Event{Kind: EventState, From: State(from), To: State(to)}, c.events)
 	}
@@ -69,7 +69,7 @@ func newClient(o options) *Client {
 	return c
 }
 
-// keep gives the client the keeper of its sessions.
+// keep() gives the client the keeper of its sessions.
 func (c *Client) keep(k *session.Keeper) {
 	c.keeper, c.take = k, take.New(k, ownerOf(c.locks.name), lostError)
 }

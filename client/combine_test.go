@@ -106,7 +106,7 @@ func idle(t *testing.T, c *Client) {
 	eventually(t, "nothing left to remove", func() bool { return c.keeper.Pending() == 0 })
 }
 
-// The nodes of a lost lease linger until the last of the leases nested in each other is unlocked.
+// If a lease is lost, its nodes linger until it and all leases nested in it are unlocked.
 func TestNodesLingerUntilTheLastUnlock(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -124,7 +124,8 @@ func TestNodesLingerUntilTheLastUnlock(t *testing.T) {
 	must.Equal(t, len(names(t, o, d)), 0)
 }
 
-// Nodes also linger if the lease was lost while its mode changed, and if the lease is one of a set.
+// With WithLinger, nodes also stay if the lease was lost while its mode changed, and if the lease is one of a
+// set.
 func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -170,7 +171,7 @@ func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
 	queued(t, o, d+"-b", 0)
 }
 
-// A request to give back one lock of a set reaches the whole set.
+// A request to give back one lock of a set reaches the lease of the whole set.
 func TestSetIsAskedForItsLocks(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -64,8 +64,8 @@ func TestE08CreateCommitsAfterTheReattach(t *testing.T) {
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
-	// The old server took the create. The new server has not applied it when the client attaches, but has
-	// when it answers a sync.
+	// The old server accepted the create request. When the client attaches to the new server, that server has
+	// not applied the request yet. When it answers a sync, it has applied the request.
 	stash := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: contenderCreate, Nth: 1,
 		Do: faultproxy.Stash})
 	late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Under: d, Nth: 1,
@@ -113,7 +113,7 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 	p.Refuse(true)
 	p.Cut()
 	eventually(t, "the connection to be gone", func() bool { return c.State() == StateSuspended })
-	calls := make([]granting, 20) // their creates wait for a connection
+	calls := make([]granting, 20) // their create requests wait for a connection
 	for i := range calls {
 		calls[i] = start(testCtx(t), c.Mutex(d, WithOwnPlace()).Lock)
 	}
@@ -164,7 +164,7 @@ func TestE12ContextEnds(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("the call did not end")
 		}
-		took := time.Since(at) // only the cancel ends the call before this bound
+		took := time.Since(at) // within the 10 s below, only cancel() can end the call
 		must.That(t, took <= 10*time.Second, "returned after %v", took)
 		return l
 	}
@@ -269,7 +269,7 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
 	for _, do := range []faultproxy.Action{faultproxy.Drop, faultproxy.CutBefore} {
-		c, p := proxied(t, WithSessionTimeout(8*time.Second)) // a heartbeat shows the loss
+		c, p := proxied(t, WithSessionTimeout(8*time.Second)) // a missed heartbeat shows the lost reply
 		l := lock(t, c.Mutex(d).Lock)
 		next := start(testCtx(t), dial(t).Mutex(d).Lock)
 		queued(t, o, d, 2)
@@ -277,7 +277,7 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 		must.OK(t, l.Unlock(testCtx(t)))
 		unlock(t, next.wait(t))
 	}
-	// The request does not reach the server, and no caller waits for the answer.
+	// The delete request does not reach the server, and Unlock does not wait for an answer.
 	c, p := proxied(t)
 	l := lock(t, c.Mutex(d).Lock)
 	p.Refuse(true)

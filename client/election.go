@@ -185,7 +185,8 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 			continue
 		}
 		n = 0
-		// Within a session the server never shows an older state, and a new session begins with a sync.
+		// Within a session the server never shows an older state, and a new session begins with a sync. So a
+		// leader that differs from the last one is newer.
 		if last == nil || s.leader.Token != last.leader.Token || s.mzxid != last.mzxid {
 			last, refused = &s, ""
 			tell(s.leader)

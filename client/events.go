@@ -13,7 +13,7 @@ import (
 type EventKind uint8
 
 const (
-	// EventState: the state of the session has changed from From to To.
+	// EventState: the state of the session has changed from the value of `From` to the value of `To`.
 	EventState EventKind = iota + 1
 	// EventQueued: a contender has its place in the queue.
 	EventQueued
@@ -70,7 +70,7 @@ type Event struct {
 
 	From, To State  // states of the session before and after the change
 	Pending  int    // how many nodes are left behind
-	Dropped  uint64 // how many events the client has dropped so far, because the function was too slow
+	Dropped  uint64 // how many events the client has dropped so far: the event function was too slow
 }
 
 // maxEvents bounds how many events wait to be delivered.
@@ -88,7 +88,7 @@ type notice struct {
 	ev Event
 }
 
-// add appends an event for each function that is not nil; it never blocks.
+// add() appends an event for each function that is not nil; it never blocks.
 func (n *notifier) add(ev Event, to ...func(Event)) {
 	ev.Dropped = n.dropped.Load()
 	for _, f := range to {
@@ -103,7 +103,7 @@ func (n *notifier) add(ev Event, to ...func(Event)) {
 	}
 }
 
-// run delivers events until `stop` is closed, and then delivers the events that are left.
+// run() delivers events until `stop` is closed, and then delivers the events that are left.
 func (n *notifier) run(stop <-chan struct{}) {
 	for {
 		select {
@@ -121,7 +121,7 @@ func (n *notifier) run(stop <-chan struct{}) {
 	}
 }
 
-// kinds are the kinds of events that contenders and holds report.
+// kinds gives the EventKind of this package for each event kind of package hold.
 var kinds = [...]EventKind{
 	hold.EventQueued: EventQueued, hold.EventWaiting: EventWaiting, hold.EventGranted: EventGranted,
 	hold.EventRequeued: EventRequeued, hold.EventLost: EventLost, hold.EventReleased: EventReleased,

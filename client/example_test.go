@@ -255,7 +255,7 @@ func ExampleWithReentrant() {
 	fmt.Println(save(l.Context()))
 	l.Unlock(ctx)
 
-	// Without the option, a call that would wait for its own lease returns an error.
+	// Without WithReentrant, a call that would wait for its own lease returns an error.
 	l, err = c.Mutex("/doc").Lock(ctx)
 	if err != nil {
 		log.Fatal(err)

@@ -27,7 +27,8 @@ import (
 // servers in long runs (see rounds()), and otherwise one.
 var server = cluster.Shared{Options: func() cluster.Options { return launchOptions(rounds(3, 1)) }}
 
-// kind is the server the tests run against: zlockd unless ZLOCKD_CLIENT_TARGET says zookeeper.
+// kind() returns the kind of server that the tests run against: zlockd, unless ZLOCKD_CLIENT_TARGET names
+// another.
 func kind() cluster.Kind {
 	if k := os.Getenv("ZLOCKD_CLIENT_TARGET"); k != "" {
 		return cluster.Kind(k)
@@ -48,8 +49,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.AtEnd(code, "zlockd/zlockd/client", "/session.(*Epoch).reapOnce+"))
 }
 
-// launchOptions start an ensemble with a short tick, so that session timeouts of
-// a second and more are granted.
+// launchOptions returns the options of an ensemble with a short tick, so that session timeouts of a second
+// and more are granted.
 func launchOptions(nodes int) cluster.Options { return cluster.ShortSessions(kind(), nodes) }
 
 // addr is the shared server's address.
@@ -58,7 +59,7 @@ func addr(t testing.TB) string {
 	return server.Addr(t)
 }
 
-// several() are the addresses of all servers of the shared ensemble.
+// several() returns the addresses of all servers of the shared ensemble.
 func several(t testing.TB) string {
 	t.Helper()
 	return server.Ensemble(t).Addrs()
@@ -97,7 +98,7 @@ func steady(extra ...Option) []Option {
 func withClock(c session.Clock) Option       { return ofSession(func(o *options) { o.Clock = c }) }
 func withSafetyCheck(d time.Duration) Option { return ofSession(func(o *options) { o.Safety = d }) }
 
-// on() is an option: it sets a function that is called for each event of one kind.
+// on() returns an option that sets a function. The client calls the function for each event of one kind.
 func on(kind EventKind, f func(Event)) Option {
 	return WithEvents(func(ev Event) {
 		if ev.Kind == kind {
@@ -106,7 +107,7 @@ func on(kind EventKind, f func(Event)) Option {
 	})
 }
 
-// join combines several options into one.
+// join() combines several options into one.
 func join(opts ...Option) Option {
 	return func(o *options) {
 		for _, set := range opts {
@@ -153,7 +154,7 @@ func newProxy(t testing.TB, target string) *faultproxy.Proxy {
 	return p
 }
 
-// expire ends the latest session that came through the proxy.
+// expire() ends the latest session that came through the proxy.
 func expire(t testing.TB, p *faultproxy.Proxy) {
 	t.Helper()
 	// On a busy machine the client may be reconnecting at this moment, and its handshake may take the session
@@ -167,7 +168,7 @@ func expire(t testing.TB, p *faultproxy.Proxy) {
 	})
 }
 
-// observer is a plain connection, for looking from outside.
+// observer() returns a plain connection, through which a test looks at the nodes of the client.
 func observer(t testing.TB) *zk.Conn { return observerTo(t, addr(t)) }
 
 func observerTo(t testing.TB, servers string) *zk.Conn {
@@ -214,7 +215,7 @@ func wantErr(t testing.TB, err, want error) {
 	must.Is(t, err, want)
 }
 
-// errOf returns only the error of a call.
+// errOf drops the result of a call and returns only its error.
 func errOf[T any](_ T, err error) error { return err }
 
 // lostFor ends the test unless err says that the lease was lost for this reason.
@@ -225,7 +226,7 @@ func lostFor(t testing.TB, err error, why LostReason) {
 	must.Equal(t, lost.Reason, why, "the reason of the loss")
 }
 
-// shared starts the shared server and then looks for goroutines that the test leaves.
+// shared() starts the shared server. When the test ends, it looks for goroutines that the test left.
 func shared(t testing.TB) {
 	t.Helper()
 	addr(t)
@@ -250,7 +251,8 @@ func soon[T any](t testing.TB, what string, ch <-chan T) T {
 	}
 }
 
-// not() ends the test if the channel delivers within the time d what must not happen.
+// not() ends the test if the channel delivers a value within the time d. The text `what` names the event that
+// must not happen.
 func not[T any](t testing.TB, what string, ch <-chan T, d time.Duration) {
 	t.Helper()
 	select {
@@ -260,13 +262,13 @@ func not[T any](t testing.TB, what string, ch <-chan T, d time.Duration) {
 	}
 }
 
-// granting is a lock call under way.
+// granting is a running call that asks for a lock.
 type granting struct {
 	lease chan *Lease
 	err   chan error
 }
 
-// start calls lock in a goroutine.
+// start() calls `lock` in a goroutine.
 func start(ctx context.Context, lock taker, opts ...Option) granting {
 	g := granting{make(chan *Lease, 1), make(chan error, 1)}
 	go func() {
@@ -280,7 +282,7 @@ func start(ctx context.Context, lock taker, opts ...Option) granting {
 	return g
 }
 
-// wait waits for the grant.
+// wait() waits for the grant.
 func (g granting) wait(t testing.TB) *Lease {
 	t.Helper()
 	select {
@@ -308,10 +310,10 @@ func (g granting) fails(t testing.TB) error {
 	panic("unreachable")
 }
 
-// pending reports whether the call is still waiting.
+// pending() reports whether the call is still waiting.
 func (g granting) pending() bool { return len(g.lease) == 0 && len(g.err) == 0 }
 
-// lock takes a lock that must be granted.
+// lock() takes a lock, and ends the test if the lock is not granted.
 func lock(t testing.TB, f taker, opts ...Option) *Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -319,7 +321,7 @@ func lock(t testing.TB, f taker, opts ...Option) *Lease {
 	return must.Get(f(ctx, opts...))(t)
 }
 
-// reason returns why the lease was lost, 0 if it was not.
+// reason() returns why the lease was lost, or 0 if it was not lost.
 func (l *Lease) reason() LostReason {
 	if lost, ok := errors.AsType[*LostError](l.Err()); ok {
 		return lost.Reason
@@ -327,7 +329,7 @@ func (l *Lease) reason() LostReason {
 	return 0
 }
 
-// unlock gives back a lock, which must be held.
+// unlock() gives back a lock, and ends the test if the lock is not held.
 func unlock(t testing.TB, l *Lease) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -343,7 +345,7 @@ func queued(t testing.TB, o *zk.Conn, dir string, n int) {
 
 func envSet(name string) bool { return os.Getenv(name) != "" }
 
-// exists reports whether a node exists.
+// exists() reports whether there is a node at the path.
 func exists(t testing.TB, o *zk.Conn, path string) bool {
 	t.Helper()
 	ok, _ := must.Get2(o.Exists(path))(t)

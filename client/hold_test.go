@@ -78,7 +78,7 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 	w := lock(t, rw.Lock)
 	r := must.Get(rw.RLock(w.Context()))(t)
 	unlock(t, w)
-	other := lock(t, dial(t).RWMutex(d+"/rw").RLock) // readers may join
+	other := lock(t, dial(t).RWMutex(d+"/rw").RLock) // another reader gets the lock, too
 	must.OK(t, r.Err(), "the reader's lease")
 	must.Equal(t, r.Mode(), fence.Shared)
 	must.Is(t, expect.Err(rw.Lock(r.Context())), ErrSelfDeadlock, "read then write")
@@ -196,8 +196,8 @@ func TestE61LockDelay(t *testing.T) {
 	unlock(t, lock(t, b.Mutex(d, long).Lock))
 }
 
-// The delay counts from the loss. Tries and waits shorter than the delay do not restart it: after the delay
-// they get the lock.
+// The delay counts from the loss. A try during the delay, or a wait that ends before the delay, does not
+// restart it. After the delay a try gets the lock.
 func TestLockDelayCountsFromTheLoss(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -246,7 +246,7 @@ func TestLockDelayCountsFromTheLoss(t *testing.T) {
 			expect.That(t, time.Since(died) >= delay, "granted %v after the loss", time.Since(died))
 			expect.That(t, tries > 1, "%d tries", tries)
 			unlock(t, got)
-			unlock(t, granted(WithLockDelay(time.Hour))) // the mark is gone
+			unlock(t, granted(WithLockDelay(time.Hour))) // no delay: the dead holder's mark is gone
 		})
 	}
 }
@@ -268,7 +268,7 @@ func TestLockDelayIsWaitedForOnce(t *testing.T) {
 	queued(t, o, d, 0)
 }
 
-// The client does not overwrite data of another program with the mark of a lock delay.
+// If a directory has data of another program, the client does not write the mark of a lock delay over them.
 func TestLockDelayLeavesDataOfOthersAlone(t *testing.T) {
 	t.Parallel()
 	shared(t)

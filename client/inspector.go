@@ -89,7 +89,7 @@ func (i *Inspector) WaitGraph(ctx context.Context, root string) (*recipe.Graph, 
 	return waits.Graph(list), nil
 }
 
-// target returns the path of a contender's node.
+// target() returns the path of a contender's node.
 func target(path, node string) string { return (&recipe.Lock{Path: path}).Target(node) }
 
 // Break removes a contender's node. The argument `node` is relative to the lock's path. The token must be the

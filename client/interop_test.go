@@ -31,7 +31,7 @@ const interopJars = "/usr/share/java/zookeeper.jar:/usr/share/java/curator-clien
 // conflicting holds overlap, and that the holds follow the order of the queue.
 type judge struct {
 	t     *testing.T
-	limit int // of a semaphore
+	limit int // number of permits of a semaphore
 
 	mu                        sync.Mutex
 	readers, writers, permits int
@@ -92,7 +92,7 @@ func (j *judge) exit(mode string) {
 	}
 }
 
-// listen lets other processes report to the judge.
+// listen() lets other processes report to the judge.
 func (j *judge) listen() string {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(j.t)
 	j.t.Cleanup(func() { l.Close() })
@@ -157,7 +157,7 @@ func together(t *testing.T, peer []string, kind string,
 	d, o := dir(t), observer(t)
 	for _, p := range []string{"/t", d} {
 		if _, err := o.Create(p, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			t.Fatal(err) // persistent, so that numbers never start again
+			t.Fatal(err) // the directories are persistent, so that numbers never start again
 		}
 	}
 	n := rounds(10_000, 300)

@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Two kinds of locks that exclude each other never hold one path together, and the second contender gets an
-// error.
+// If two kinds of locks exclude each other, they are never held together on one path, and the second
+// contender gets an error.
 func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -168,7 +168,7 @@ func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
 		must.OK(t, errOf(o.Create(d+"/"+n, nil, 0, zk.WorldACL(zk.PermAll))))
 	}
 	unlock(t, lock(t, c.Mutex(d).Lock))
-	// An ephemeral node named lock is the lock of another program: the session that made the node holds it.
+	// An ephemeral node named `lock` is the lock of another program: the session that made the node holds it.
 	must.OK(t, o.Delete(d+"/lock", -1))
 	must.OK(t, errOf(o.Create(d+"/lock", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
 	must.Is(t, expect.Err(c.Mutex(d).Lock(ctx)), ErrMixedLayout, "beside a held node named lock")
@@ -194,7 +194,7 @@ func TestSemaphoreLeavesForeignDataAlone(t *testing.T) {
 	c, o := dial(t), observer(t)
 	for _, layout := range []Layout{LayoutCurator, LayoutKazoo} {
 		const theirs = "host=db1;user=app"
-		unlock(t, lock(t, c.Mutex(dir(t)+"/x").Lock)) // makes /t
+		unlock(t, lock(t, c.Mutex(dir(t)+"/x").Lock)) // makes the directory /t
 		d := dir(t)
 		must.OK(t, errOf(o.Create(d, []byte(theirs), 0, zk.WorldACL(zk.PermAll))))
 		s := c.Semaphore(d, 3, WithLayout(layout))
@@ -210,7 +210,7 @@ func TestStoredLimitOfASemaphore(t *testing.T) {
 	t.Parallel()
 	shared(t)
 	c, o := dial(t), observer(t)
-	unlock(t, lock(t, c.Mutex(dir(t)+"/x").Lock)) // makes /t
+	unlock(t, lock(t, c.Mutex(dir(t)+"/x").Lock)) // makes the directory /t
 	for _, x := range []struct {
 		layout Layout
 		stored string
@@ -368,7 +368,7 @@ func TestSetsInOrderDoNotDeadlockWithSingleLocks(t *testing.T) {
 	}
 	set, second := start(testCtx(t), all), start(testCtx(t), all)
 	eventually(t, "the set to wait", func() bool { return len(names(t, o, d+"/a")) >= 2 })
-	b := lock(t, single.Mutex(d+"/b").Lock) // the set waits for a, so b is free
+	b := lock(t, single.Mutex(d+"/b").Lock) // the set waits for lock a, so lock b is free
 	unlock(t, b)
 	unlock(t, first)
 	for range 2 {
@@ -392,7 +392,7 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 	must.OK(t, errOf(o.Create(d+"/closed", nil, 0, zk.WorldACL(zk.PermRead))))
 	wantErr(t, errOf(c.All(ctx, c.Mutex(d+"/a").Request(), c.Mutex(d+"/closed").Request(),
 		c.Mutex(d+"/new").Request())), ErrNoAuth)
-	// A set whose locks are taken one by one is refused as well.
+	// A set whose locks are taken one by one fails with the same error.
 	wantErr(t, errOf(c.All(ctx, c.Semaphore(d+"/a", 2).Request(1), c.Mutex(d+"/closed").Request())),
 		ErrNoAuth)
 	for _, p := range []string{"/a/leases", "/a/locks", "/closed", "/new"} {
@@ -400,7 +400,7 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 	}
 }
 
-// A contender whose node at the head of a semaphore's queue was removed takes no permit beside the next head.
+// If another client removes the node of the head of a semaphore's queue, that former head takes no permit.
 func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -31,8 +31,8 @@ func (l *Lease) Err() error { return l.hold().Err() }
 // Valid reports whether the lease is certainly held at this moment: whether Err is nil.
 func (l *Lease) Valid() bool { return l.Err() == nil }
 
-// Until returns when the lease ends if the client does not hear from the server. The time moves on while
-// the server answers, but not beyond [WithMaxHold].
+// Until returns the time at which the lease ends if the client does not hear from the server. This time moves
+// on while the server answers, but not beyond [WithMaxHold].
 func (l *Lease) Until() time.Time { return l.hold().Until() }
 
 // Check asks the server whether the hold is current. It returns nil if it is, and an error that is ErrLost if
@@ -101,14 +101,14 @@ func (l *Lease) Upgrade(ctx context.Context) error { return l.hold().Upgrade(ctx
 // TryUpgrade is like Upgrade, but fails with ErrNotAcquired if other readers hold the lock.
 func (l *Lease) TryUpgrade(ctx context.Context) error { return l.hold().Upgrade(ctx, true) }
 
-// do runs f if the lease was granted, and unlocks the lease in any case.
+// do() runs f if the lease was granted, and then unlocks the lease, whatever f does.
 func (l *Lease) do(ctx context.Context, refused error, f func(context.Context, *Lease) error) (err error) {
 	if refused != nil {
 		return refused
 	}
 	done := false
 	defer func() {
-		if !done { // f panics or ends the goroutine
+		if !done { // f has panicked or ended the goroutine
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), panicPatience)
 			defer cancel()
 			_ = l.Unlock(bounded)

@@ -51,7 +51,7 @@ func TestLeaseEndsWithTheLeaseAroundIt(t *testing.T) {
 	must.That(t, errors.As(err, &le), "%v is no loss", err)
 	must.Equal(t, le.Path, d+"/outer")
 	must.Equal(t, context.Cause(other.Context()), context.Canceled, "unlocked before")
-	unlock(t, inner) // inner was not lost
+	unlock(t, inner) // the inner lease was not lost
 	outer.Unlock(testCtx(t))
 }
 
@@ -145,7 +145,7 @@ func TestMutexExcludesAndTokensGrow(t *testing.T) {
 	wg.Wait()
 }
 
-// Do reports why the lease was lost, whatever error f returns.
+// Mutex.Do returns the loss of the lease, whatever error f returns.
 func TestDoTellsTheLossWhateverFReturns(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -186,7 +186,7 @@ func TestDoTellsTheLossWhateverFReturns(t *testing.T) {
 	}
 }
 
-// A lease nested in a set belongs to the lock that it names: it has that lock's mode and token.
+// A lease that is nested in a set belongs to one lock of the set, and has that lock's mode and token.
 func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	t.Parallel()
 	c, d, o := dial(t), dir(t), observer(t)
@@ -233,7 +233,7 @@ func TestUnlockOfAMutexBeforeAReadLockNestedInIt(t *testing.T) {
 	queued(t, o, d, 0)
 }
 
-// The function that Do runs belongs to the task of the lease, also in the wait graph.
+// The function f of Mutex.Do belongs to the task of the lease, also in the wait graph.
 func TestDoIsOneTaskWithItsLease(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)
@@ -314,7 +314,7 @@ func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
 	expect.Is(t, soon(t, "Close", closed), context.Canceled)
 }
 
-// A set waits for the locks that have no limit of their own, whatever limit its other locks have.
+// If one request of a set has WithWait(0) and another has no limit, the set still waits for the other lock.
 func TestSetWaitsForEachLockAsItSays(t *testing.T) {
 	t.Parallel()
 	c, d, o := dial(t), dir(t), observer(t)
@@ -330,7 +330,8 @@ func TestSetWaitsForEachLockAsItSays(t *testing.T) {
 	unlock(t, g.wait(t))
 }
 
-// A call that may not wait for a lock of its own context returns both ErrNotAcquired and ErrSelfDeadlock.
+// If a call may not wait, and its own context holds the lock, the error is both ErrNotAcquired and
+// ErrSelfDeadlock.
 func TestSelfDeadlockOfACallThatMayNotWait(t *testing.T) {
 	t.Parallel()
 	c, d := dial(t), dir(t)

@@ -161,8 +161,8 @@ func TestBadPathLeavesContainersAlone(t *testing.T) {
 	expect.That(t, under(p, d, int32(jute.OpCreateContainer)) != 0, "the directory is no container")
 }
 
-// kazoo makes a lock's directory only once. So in kazoo's layout a directory is no container, which a server
-// may remove.
+// kazoo makes a lock's directory only once. So with kazoo's layout the directory is a persistent node, and
+// not a container, because the server may remove containers.
 func TestKazooDirectoriesStay(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -197,7 +197,7 @@ func TestUnlockRemovesTheOtherPermits(t *testing.T) {
 	queued(t, o, d+"/leases", 0)
 }
 
-// An attempt that ends while the answer to its creation is lost leaves no node.
+// If an attempt ends while the answer to its creation is lost, it leaves no node.
 func TestAbandonedCreationLeavesNothing(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -69,7 +69,7 @@ var policyRecipes = map[string]recipeTest{
 	},
 }
 
-// changing takes a lock and changes its mode.
+// changing() takes a lock and changes its mode.
 func changing(f taker, change func(*Lease, context.Context) error) taker {
 	return func(ctx context.Context, o ...Option) (*Lease, error) {
 		l, err := f(ctx, o...)
@@ -91,8 +91,8 @@ var losses = map[string]faultproxy.Rule{
 }
 
 // TestEveryLostMessage runs a cycle of lock, work and unlock, and loses each message of the cycle in turn, in
-// every way. Then it checks that no node is left, that no two clients held the lock together, and that the
-// result of Unlock was true.
+// every way. Then it checks that no node is left, that no two clients held the lock together, and that Unlock
+// returned what had happened.
 func TestEveryLostMessage(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -260,7 +260,7 @@ func endedAt(t *testing.T, c *Client, o *zk.Conn, p *faultproxy.Proxy, make reci
 	d := dir(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// Delay the message, so that the end comes first.
+	// Delay the message, so that the attempt ends before the message arrives.
 	r := p.Add(faultproxy.Rule{Kind: kind, Under: d, Nth: k, Do: faultproxy.Delay, For: 10 * time.Millisecond,
 		Then: func() { end(c, cancel) }})
 	take, parts := make(c, d)
@@ -288,8 +288,8 @@ func endedAt(t *testing.T, c *Client, o *zk.Conn, p *faultproxy.Proxy, make reci
 	}
 }
 
-// A program may change the mode and unlock at the same time. The client does one after another, and the
-// result of Unlock is true.
+// A program may change the mode and unlock at the same time. The client does one after the other, and Unlock
+// returns what has happened.
 func TestChangesOfModeComeOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	shared(t)

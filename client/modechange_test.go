@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A write lock with a policy can be downgraded even if another program has removed its place in the queue or
-// overwritten the mark of a lock delay.
+// A write lock with a policy can be downgraded even if another program has removed the writer's place in the
+// queue, or has overwritten the mark of a lock delay.
 func TestDowngradeOfADisturbedHold(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -93,7 +93,7 @@ func TestUpgradeBesideAWriteOfTheRecord(t *testing.T) {
 	unlock(t, l)
 }
 
-// The outcome of a transaction is known if its context ended before it was sent.
+// If the context ended before the transaction was sent, the error does not call the outcome unknown.
 func TestTxnWithAContextThatEnded(t *testing.T) {
 	t.Parallel()
 	shared(t)

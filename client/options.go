@@ -160,7 +160,7 @@ func WithRevocable(grace time.Duration) Option {
 	return func(o *options) { o.Revocable, o.RevokeGrace = true, grace }
 }
 
-// WithoutRequeue makes a waiter that loses its place fail. Without it, the waiter queues again.
+// WithoutRequeue makes a waiter fail when it loses its place. Without this option, the waiter queues again.
 func WithoutRequeue() Option { return func(o *options) { o.NoRequeue = true } }
 
 // WithEvents sets a function that the client calls for each [Event]: if it is given to Dial, for the events
@@ -169,7 +169,7 @@ func WithoutRequeue() Option { return func(o *options) { o.NoRequeue = true } }
 // events wait, the client drops new ones and counts them ([Event.Dropped]).
 func WithEvents(f func(Event)) Option { return func(o *options) { o.events = f } }
 
-// check refuses combinations of options that cannot work.
+// check() refuses combinations of options that cannot work.
 func (o *options) check(path string) error {
 	if err := checkPath(path); err != nil {
 		return err
@@ -221,7 +221,8 @@ const (
 	PolicyWriter = recipe.PolicyWriter
 )
 
-// warnings passes on only the warnings. A client logs to it if its options name no logger.
+// warnings is a handler of log records. It passes on only warnings and errors. A client uses it if its
+// options name no logger.
 type warnings struct{ slog.Handler }
 
 func (warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }

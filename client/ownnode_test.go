@@ -33,7 +33,7 @@ func TestWriterDoesNotInheritADowngradedLock(t *testing.T) {
 		name   string
 		layout Layout
 		opts   []Option
-		ctx    func() context.Context // of Downgrade
+		ctx    func() context.Context // returns the context for Downgrade
 	}{
 		{"fair", LayoutCurator, nil, func() context.Context { return testCtx(t) }},
 		{"policy", recipe.LayoutPolicy, []Option{WithPolicy(PolicyFair)}, func() context.Context { return testCtx(t) }},

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// hurried returns a client that takes the turns in d to be short, and its proxy.
+// hurried() returns a client that believes turns in d to be short. It also returns the client's proxy.
 func hurried(t *testing.T, d string) (*Client, *faultproxy.Proxy) {
 	c, p := proxied(t)
 	c.take.ShortTurns(d)
@@ -21,7 +21,7 @@ func hurried(t *testing.T, d string) (*Client, *faultproxy.Proxy) {
 	return c, p
 }
 
-// line returns a holder and n waiters, each of which waits for the one before it.
+// line() returns a holder and n waiters, each of which waits for the one before it.
 func line(t *testing.T, d string, n int) (h *Lease, waiting []granting, leave []context.CancelFunc) {
 	o := observer(t)
 	h = lock(t, dial(t).Mutex(d).Lock)
@@ -34,8 +34,8 @@ func line(t *testing.T, d string, n int) (h *Lease, waiting []granting, leave []
 	return h, waiting, leave
 }
 
-// Where turns are short, a waiter lists while its predecessor still holds. When the predecessor releases,
-// that list proves the waiter's turn, so the waiter sends no request.
+// Where turns are short, a waiter lists the directory while its predecessor still holds the lock. When the
+// predecessor releases the lock, that list proves the waiter's turn, so the waiter sends no request.
 func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -66,7 +66,8 @@ func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
 	unlock(t, own)
 }
 
-// If a contender that only waited leaves, a waiter that looks ahead behind it still waits for the holder.
+// A contender before the waiter leaves without having held the lock. The waiter, which looks ahead, still
+// waits for the holder.
 func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -105,7 +106,7 @@ func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 	}
 }
 
-// A waiter that looks ahead gets the lock even if no contender is left before it at the time of its look.
+// If no contender is left before a waiter by the time it looks ahead, the waiter gets the lock.
 func TestLookingAheadTooLate(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -84,9 +84,9 @@ func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
 	})
 }
 
-// The test checks the server's history from outside: a holder looks at counters of the other holders. Long
-// runs end after a million steps, or when the time in ZLOCKD_CLIENT_FULL, if it is a duration, has passed for
-// each policy.
+// The test checks the server's history from outside: a holder looks at counters of the other holders. If
+// ZLOCKD_CLIENT_FULL is set, the test takes a million steps. If its value is a duration, each policy has at
+// most that time.
 func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 	t.Parallel()
 	steps, limit := 400, time.Hour

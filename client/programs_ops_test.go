@@ -201,7 +201,7 @@ func init() {
 
 type work = func(context.Context, *client.Lease) error
 
-// do() runs a call that works under a lease.
+// do() runs a call that itself runs a function under a lease, such as Mutex.Do.
 func (w *worker) do(path string, mode fence.Mode, n int, call func(context.Context, work) error) {
 	ctx, cancel := w.moment()
 	defer cancel()
@@ -235,7 +235,7 @@ func (w *worker) moment() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), ms(w.r, 200))
 }
 
-// upgrade returns a call that upgrades a read lock and records that its lease now excludes others.
+// upgrade() returns a call that upgrades a read lock and records that its lease now excludes others.
 func (w *worker) upgrade(call func(*client.Lease, context.Context) error) func(context.Context, *claim) {
 	return func(ctx context.Context, c *claim) {
 		if c.mode == fence.Shared && c.outer == nil && call(c.lease, ctx) == nil {

@@ -117,7 +117,7 @@ func (w *worker) options() (opts []client.Option) {
 	return opts
 }
 
-// split returns options for the lock and options for the call.
+// split() returns options for the lock and options for the call.
 func (w *worker) split(p programPath) (lock, call []client.Option) {
 	lock, call = append(w.options(), p.opts...), w.options()
 	if len(w.claims) > 0 && w.r.IntN(2) == 0 {
@@ -242,7 +242,7 @@ func TestRandomProgramsKeepTheLocks(t *testing.T) {
 	}
 }
 
-// disturb removes nodes, ends sessions, cuts connections and restores backups until the workers are done.
+// disturb() removes nodes, ends sessions, cuts connections and restores backups until the workers are done.
 func disturb(t *testing.T, r *rand.Rand, s *zlocktest.Server, raw *zk.Conn, ref *referee,
 	clients []*client.Client, all []int, done <-chan struct{}) {
 	var backup []byte
@@ -277,8 +277,9 @@ func disturb(t *testing.T, r *rand.Rand, s *zlocktest.Server, raw *zk.Conn, ref 
 	}
 }
 
-// restore restores a backup, but not the sessions that have ended since the backup was made. A client that
-// has not noticed the end of its session would resume it, and not know that nodes it removed are back.
+// restore() restores a backup, but not the sessions that have ended since the backup was made. If a client
+// has not noticed the end of such a session, it would resume the session without knowing that removed nodes
+// are back.
 func restore(s *zlocktest.Server, backup []byte) {
 	alive := s.Sessions()
 	s.Restore(backup)

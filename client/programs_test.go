@@ -65,7 +65,7 @@ func Example_leaderWithHandOver() {
 }
 
 // askToGiveWay asks leaders to leave, as an operator does, one after another. It waits until a candidate
-// knows that it leads, because a candidate that is asked before that leaves the queue.
+// knows that it leads. If it asked earlier, the candidate would leave the queue.
 func askToGiveWay(c *client.Client, path string, leads <-chan string, times int) {
 	for range times {
 		fmt.Println(<-leads, "leads")
@@ -77,7 +77,7 @@ func askToGiveWay(c *client.Client, path string, leads <-chan string, times int)
 	}
 }
 
-// Three of any number of workers may use the resource at a time.
+// However many workers there are, at most three of them use the resource at the same time.
 func Example_workersBySemaphore() {
 	ctx := context.Background()
 	c := dial()

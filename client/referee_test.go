@@ -182,7 +182,7 @@ func (c *claim) String() string {
 	return fmt.Sprintf("%v by client %d with token %d, %s", c.mode, c.client, c.lease.Token(), c.lease.Node())
 }
 
-// released ends a claim, before the release begins.
+// released() ends a claim, before the release begins.
 func (r *referee) released(c *claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +207,7 @@ func (r *referee) hears() client.Option {
 	})
 }
 
-// becomes changes the mode of a claim. It is called before a downgrade begins and after an upgrade.
+// becomes() changes the mode of a claim. It is called before a downgrade begins and after an upgrade.
 func (r *referee) becomes(c *claim, mode fence.Mode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +221,7 @@ func (r *referee) becomes(c *claim, mode fence.Mode) {
 }
 
 // remove() lets del() remove a node by force. If another contender holds the lock exclusively at that time,
-// the node was a waiter's, and can never hold.
+// the node was a waiter's, and its owner can never get the lock with that node.
 func (r *referee) remove(path, node string, del func() error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,7 +284,7 @@ func unawareAndOther(t *testing.T) (s *zlocktest.Server, p *faultproxy.Proxy,
 }
 
 // If a lease was taken away by force and its client does not know it yet, the referee trusts no lease that is
-// nested in it.
+// nested in the lost one.
 func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 	t.Parallel()
 	s, p, unaware, other := unawareAndOther(t)
@@ -297,8 +297,8 @@ func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 		return held
 	}
 	outer := take(t.Context(), 0, unaware, nil)
-	// The client reads its node when it begins to watch it. Wait for this read, because it must not show that
-	// the node is gone.
+	// When the client begins to watch its own node, it also reads the node. Wait for this read: if it came
+	// later, it would show the client that the node is gone.
 	must.Await(t, "the client does not watch its node", time.Minute, func() bool {
 		return p.Count(func(f faultproxy.Frame) bool {
 			return f.Kind == faultproxy.Reply && f.Path == outer.lease.Node()
@@ -309,8 +309,8 @@ func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 	take(t.Context(), 1, other, nil)
 }
 
-// The referee does not trust a lease that is granted while force() runs, which may take long, as a restore
-// does.
+// The referee does not trust a lease that is granted while force() runs. A force, such as a restore, may take
+// long.
 func TestRefereeDoesNotTrustWhatIsGrantedDuringAForce(t *testing.T) {
 	t.Parallel()
 	s, _, unaware, other := unawareAndOther(t)

@@ -24,14 +24,14 @@ type refusable struct {
 	again   []int // numbers of answers that the client does not need; if they are refused, it asks again
 }
 
-// taking is a call that takes a lock.
+// taking() returns a call that takes a lock.
 func taking(lock func(c *Client, d string) taker, opts ...Option) refusable {
 	return refusable{prepare: func(_ *testing.T, c, _ *Client, d string) func(context.Context) error {
 		return func(ctx context.Context) error { return errOf(lock(c, d)(ctx, opts...)) }
 	}}
 }
 
-// waiting() is a call that waits for a lock that another client holds for a while.
+// waiting() returns a call that waits for a lock, which another client holds for a while.
 func waiting(lock func(c *Client, d string) taker, again []int, opts ...Option) refusable {
 	return refusable{prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
 		l := must.Get(lock(rival, d)(testCtx(t)))(t)
@@ -47,7 +47,7 @@ func waiting(lock func(c *Client, d string) taker, again []int, opts ...Option) 
 	}, again: again}
 }
 
-// afterADeath is a call that takes a lock whose last holder did not unlock.
+// afterADeath returns a call that takes a lock whose last holder did not unlock.
 func afterADeath(lock func(c *Client, d string) taker, again ...int) refusable {
 	delay := WithLockDelay(10 * time.Millisecond)
 	return refusable{prepare: func(t *testing.T, c, _ *Client, d string) func(context.Context) error {
@@ -60,7 +60,7 @@ func afterADeath(lock func(c *Client, d string) taker, again ...int) refusable {
 	}, again: again}
 }
 
-// asks sets the numbers of the answers after whose refusal the client asks again.
+// asks() sets which answers the client does not need, by number: if they are refused, the client asks again.
 func (r refusable) asks(again ...int) refusable {
 	r.again = again
 	return r
@@ -78,7 +78,7 @@ func quietly(t *testing.T, lock taker, opts ...Option) *Lease {
 	}
 }
 
-// having() is a call about a lease.
+// having() returns a call about a lease.
 func having(
 	lock func(c *Client, d string) taker, call func(ctx context.Context, c *Client, l *Lease) error,
 ) refusable {
@@ -97,7 +97,7 @@ func of(call func(*Lease, context.Context) error) func(context.Context, *Client,
 
 func transacts(l *Lease, ctx context.Context) error { return errOf(l.Txn(ctx)) }
 
-// seeing is a call of an operator about a lock of another client.
+// seeing() returns a call of an operator about a lock of another client.
 func seeing(
 	lock func(c *Client, d string) taker,
 	call func(ctx context.Context, i *Inspector, d string, l *Lease) error,

@@ -193,7 +193,7 @@ func TestAttemptOfTheWrongKindWritesNothing(t *testing.T) {
 	}
 }
 
-// A record that does not fit the contenders, as release 0.1.0 may have left it, hides no contender.
+// Release 0.1.0 may have left a record that does not fit the contenders. Such a record hides no contender.
 func TestStrayRecordHidesNoHolder(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -40,16 +40,16 @@ func TestE31Chroot(t *testing.T) {
 	must.OK(t, b.CheckSequencer(testCtx(t), l.Sequencer()))
 	must.OK(t, expect.Err(l.Txn(testCtx(t), czk.Check{Path: "/m", Version: -1})), "transaction")
 	unlock(t, l)
-	unlock(t, g.wait(t)) // the event's path was without the chroot
+	unlock(t, g.wait(t)) // the waiter got its event, whose path is without the chroot
 	set := must.Get(a.All(testCtx(t), a.Mutex("/x").Request(), a.Mutex("/y").Request()))(t)
 	unlock(t, set)
 	var found int
 	must.OK(t, a.Inspector().Walk(testCtx(t), "/", -1, func(*recipe.Queue) error { found++; return nil }))
-	removeDir(t, o, root+"/deep/m") // removing while idle must not matter
+	removeDir(t, o, root+"/deep/m") // the client is idle, so this must not matter
 	unlock(t, lock(t, a.Mutex("/m").Lock))
 }
 
-// ensemble starts servers that no other test uses.
+// ensemble() starts servers that no other test uses.
 func ensemble(t *testing.T, n int) *cluster.Ensemble {
 	t.Helper()
 	e := must.Get(cluster.Start(launchOptions(n)))(t)
@@ -226,7 +226,7 @@ func TestE37WallClockIsSet(t *testing.T) {
 	must.OK(t, l.Err())
 	clock.move(0, time.Hour)
 	if l.Valid() {
-		t.Fatal("time set forward does not count") // an hour may really have passed
+		t.Fatal("time set forward does not count") // it must count: an hour may really have passed
 	}
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 }

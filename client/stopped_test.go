@@ -55,7 +55,7 @@ func stoppedProcess(t *testing.T) bool {
 	return true
 }
 
-// child is what the test binary does as a child process. It takes a lock and says so. Then it checks its
+// child() is what the test binary does as a child process. It takes a lock and says so. Then it checks its
 // lease again and again until the lease is over. After a pause it says whether the lease is valid.
 func child() {
 	ctx := context.Background()

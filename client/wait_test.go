@@ -23,7 +23,7 @@ import (
 // Each test of this package that is named TestE01… is about a row of the table of edge cases in
 // docs/locks.md.
 
-// rounds returns long if ZLOCKD_CLIENT_FULL is set, and otherwise short.
+// rounds() returns `long` if ZLOCKD_CLIENT_FULL is set, and otherwise `short`.
 func rounds(long, short int) int {
 	if envSet("ZLOCKD_CLIENT_FULL") {
 		return long
@@ -57,7 +57,7 @@ func remove(t testing.TB, o *zk.Conn, path string) {
 	must.OK(t, o.Delete(path, -1), "delete %s", path)
 }
 
-// watches waits until the client has read the node's data k times.
+// watches() waits until the client has read the node's data k times.
 func watches(t testing.TB, p *faultproxy.Proxy, node string, k int) {
 	t.Helper()
 	eventually(t, "a watch on "+node, func() bool {
@@ -84,7 +84,7 @@ func TestE01PredecessorGoneBetweenListAndWatch(t *testing.T) {
 	if n := under(p, d, faultproxy.OpGetChildren2); n != 1 { // the holder was the only contender ahead
 		t.Errorf("%d lists, want 1", n)
 	}
-	if n := w.keeper.Conn().Watches(); n > 1 { // the watch of the own node may be left
+	if n := w.keeper.Conn().Watches(); n > 1 { // the watch of the waiter's own node may be left
 		t.Errorf("%d watches are left", n)
 	}
 	unlock(t, l)
@@ -131,7 +131,7 @@ func TestE03PredecessorThatOnlyWaitedVanishes(t *testing.T) {
 	unlock(t, gc.wait(t))
 }
 
-// nth is the name of the i-th contender.
+// nth() returns the name of the i-th contender.
 func nth(t testing.TB, o *zk.Conn, d string, i int) string {
 	t.Helper()
 	q, _, err := turns.QueueOf(LayoutCurator, names(t, o, d), true)
@@ -208,8 +208,8 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 	unlock(t, gc.wait(t))
 }
 
-// A waiter does not need a server that takes over its watches on the next connection. It notices the end of
-// its predecessor both without a connection and on the next connection.
+// A waiter notices the end of its predecessor even if the server does not set the waiter's watches again, and
+// whether the predecessor ended before or after the client connected again.
 func TestE06NoWaitNeedsSetWatches(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -257,8 +257,8 @@ func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {
 	unlock(t, g.wait(t))
 }
 
-// If another session makes a node of the waiter's name, as a restored backup could, that node is not the
-// waiter's.
+// Another session may make a node with the name of the waiter's node, as a restored backup could. The waiter
+// does not take that node for its own.
 func TestNodeOfAnotherSessionIsNoPlace(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -392,7 +392,7 @@ func TestE29PredecessorNotReadable(t *testing.T) {
 	o, d := observer(t), dir(t)
 	holder := dial(t, WithAuth("digest", "holder:secret"))
 	w, p := proxied(t, WithSessionTimeout(8*time.Second)) // a waiter looks again after a part of this time
-	unlock(t, lock(t, w.Mutex(d).Lock))                   // makes the directory open to all
+	unlock(t, lock(t, w.Mutex(d).Lock))                   // makes the directory, which all clients may use
 	hm := holder.Mutex(d, WithACL(czk.AuthACL(czk.PermAll)...))
 	h := lock(t, hm.Lock)
 	p.Record()

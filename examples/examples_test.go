@@ -22,7 +22,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// need skips a test whose program is not installed.
+// need() skips a test whose program is not installed.
 func need(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -30,7 +30,7 @@ func need(t *testing.T, program string) {
 	}
 }
 
-// tickets starts a server with a port for tickets, and returns its URL.
+// tickets() starts a server with a port for tickets, and returns its URL.
 func tickets(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -73,7 +73,7 @@ func (j job) sh(script string) (out string, err error) {
 	return string(b), err
 }
 
-// action runs an action as a runner of workflows does, with the given inputs and the defaults of the other
+// action() runs an action as a runner of workflows does, with the given inputs and the defaults of the other
 // inputs. It returns the content of the action's output file.
 func (j job) action(name string, inputs map[string]string) (output string, err error) {
 	j.t.Helper()

@@ -39,7 +39,7 @@ func (d *Decoder) fail(err error) {
 	}
 }
 
-// take returns the next n bytes. It returns nil if fewer are left.
+// take() returns the next n bytes. It returns nil if fewer are left.
 func (d *Decoder) take(n int) []byte {
 	if d.err != nil {
 		return nil
@@ -102,8 +102,8 @@ func (d *Decoder) Buffer() []byte {
 	return d.take(int(n))
 }
 
-// String reads a string. ok is false for a null string, which differs from an empty string. The result shares
-// the input's memory, so it must be cloned before it outlives the input.
+// String reads a string. `ok` is false for a null string, which differs from an empty string. The result
+// shares the input's memory, so it must be cloned before it outlives the input.
 func (d *Decoder) String() (s string, ok bool) {
 	b := d.Buffer()
 	if b == nil {
@@ -112,7 +112,7 @@ func (d *Decoder) String() (s string, ok bool) {
 	return unsafe.String(unsafe.SliceData(b), len(b)), true
 }
 
-// Count reads the length of a vector whose elements take at least elem bytes each. It returns -1 for a null
+// Count reads the length of a vector whose elements take at least `elem` bytes each. It returns -1 for a null
 // vector. A count below -1 means an empty vector, as in ZooKeeper. A count for which too few bytes remain is
 // an error.
 func (d *Decoder) Count(elem int) int {

@@ -78,15 +78,15 @@ func AppendACL(b []byte, acl []ACL) []byte {
 	return b
 }
 
-// ACL reads an ACL list; a null list is nil. It reads a null scheme as "", which no rule accepts. nullID
+// ACL reads an ACL list; a null list is nil. It reads a null scheme as "", which no rule accepts. `nullID`
 // reports whether an id was null, because ZooKeeper answers that with a code of its own.
 func (d *Decoder) ACL() (acl []ACL, nullID bool) { return d.aclOnto(nil, 1<<30) }
 
-// KeptACL is the limit of entries that the decoder keeps of an ACL in a request. It is one more than a server
+// KeptACL is how many entries the decoder keeps at most of an ACL in a request. It is one more than a server
 // accepts, which is enough to refuse the ACL.
 const KeptACL = 1001
 
-// aclOnto is like ACL, but reuses the memory of `room`, and keeps at most `most` entries.
+// aclOnto is like ACL(), but reuses the memory of `room`, and keeps at most `most` entries.
 func (d *Decoder) aclOnto(room []ACL, most int) (acl []ACL, nullID bool) {
 	n := d.Count(12)
 	if n <= 0 {

@@ -38,10 +38,10 @@ type addresses struct {
 	refused map[uint32]string // by server: its reason to refuse a call at an address that is not in the log
 }
 
-// move records that a server answers at an address that differs from the one in the log.
+// A move records that a server answers at an address that differs from the one in the log.
 type move struct {
 	from, to string
-	config   uint64 // index of the configuration in the log that has the former address
+	config   uint64 // log index of the configuration that has the former address
 }
 
 const (
@@ -66,7 +66,7 @@ func (a *addresses) of(id uint32) string {
 	return a.n.o.Peers[id]
 }
 
-// instead() returns the address at which to call a server. addr is its address in the log.
+// instead() returns the address at which to call a server. `addr` is its address in the log.
 func (a *addresses) instead(id uint32, addr string) string {
 	a.mu.Lock()
 	m, ok := a.moved[id]
@@ -75,7 +75,7 @@ func (a *addresses) instead(id uint32, addr string) string {
 		return addr
 	}
 	if !a.n.disk.StaysMember(m.config, peer.ServerID(id), raft.ServerAddress(addr)) {
-		return addr // until look() confirms the move again
+		return addr // the address in the log counts until look() confirms the move again
 	}
 	return m.to
 }
@@ -99,7 +99,7 @@ func (a *addresses) say(id uint32, addr string) bool {
 	return was != addr
 }
 
-// watch keeps the addresses of the other servers up to date until the Node closes.
+// watch() keeps the addresses of the other servers up to date until the Node closes.
 func (a *addresses) watch() {
 	tick := time.NewTicker(addressLook)
 	defer tick.Stop()
@@ -114,7 +114,7 @@ func (a *addresses) watch() {
 	}
 }
 
-// look calls each server for which the sources disagree. While there is no leader it calls all servers, so
+// look() calls each server for which the sources disagree. While there is no leader it calls all servers, so
 // that they learn this server's address if it has changed.
 func (a *addresses) look() {
 	servers, config := a.n.raft.Configuration()
@@ -144,7 +144,7 @@ func (a *addresses) look() {
 	}
 }
 
-// find looks for a server at several addresses.
+// find() looks for a server at several addresses.
 func (a *addresses) find(id uint32, at string, config uint64, places []string) {
 	for _, addr := range places {
 		ctx, cancel := context.WithTimeout(a.n.ctx, addressAsk)
@@ -211,7 +211,7 @@ func (a *addresses) found(id uint32, m move) {
 	}
 }
 
-// publish writes the new address of a member into the log, if the member gives that address as its own and
+// publish() writes the new address of a member into the log, if the member gives that address as its own and
 // other members reach it there. One call writes one address; the next calls write the others.
 func (a *addresses) publish(t *leading.Term) {
 	n := a.n

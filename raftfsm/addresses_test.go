@@ -293,7 +293,7 @@ func TestNewAddressesAreNews(t *testing.T) {
 	t.Parallel()
 	n := newTrio(t, true, nil).nodes[1]
 	eventually(t, "the other is known", func() bool { return n.up.Load() && n.incarnationOf(2) != "" })
-	a := newAddresses(n) // not n.addresses, whose watch would receive the news
+	a := newAddresses(n) // not n.addresses: its watch() would receive the news
 	incarnation, at := n.incarnationOf(2), a.of(2)
 	for i, c := range []struct {
 		g    peer.Greeting
@@ -425,7 +425,7 @@ func TestServerHearsThatItWasRemoved(t *testing.T) {
 		expect.Equal(t, n.removed.Load(), x.want, "%+v", x)
 		expect.Equal(t, n.addresses.said[2], at)
 		n.addresses.find(2, "log:1", x.config, []string{must.Refused(t)})
-		n.addresses.find(3, "log:1", x.config, []string{at}) // server 2 is there
+		n.addresses.find(3, "log:1", x.config, []string{at}) // server 2 answers there, not server 3
 		expect.Equal(t, len(n.addresses.moved), 1, "servers that were found")
 		expect.Has(t, n.addresses.refused[3], "this is server 2, not 3")
 	}

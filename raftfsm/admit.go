@@ -23,8 +23,8 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)
 	case g.From == n.id && g.Incarnation != id.Incarnation && !(p == peer.Ask && id.Cluster == "" &&
 		g.Cluster != ""):
-		// The exception: this server is new and will take the caller's place. The caller leads, and may
-		// question this server.
+		// A caller with this server's id is refused. The exception: if this server is new and will take the
+		// caller's place, the caller, which leads, may question this server.
 		return fmt.Errorf("two servers run with --id %d", n.id)
 	case g.Cluster != "" && id.Cluster != "" && g.Cluster != id.Cluster:
 		return fmt.Errorf(
@@ -84,7 +84,7 @@ func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
 	return incarnation, asOf
 }
 
-// confirm compares this server's disk with the log position that a caller remembers of this server. If the
+// confirm() compares this server's disk with the log position that a caller remembers of this server. If the
 // directory was replaced by an old copy, this server ends before the caller can count its vote.
 func (n *Node) confirm(g *peer.Greeting) error {
 	if g.Known == nil || g.KnownAs != n.disk.Identity().Incarnation || !n.up.Load() {

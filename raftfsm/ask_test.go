@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The last entry that raft reports is the last durable entry. Lacks returns true only for a server that is
+// The last entry that raft reports is the last durable entry. Lacks() returns true only for a server that is
 // not in raft's configuration.
 func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	t.Parallel()

@@ -43,8 +43,9 @@ func (c *trio) has(id int, path string) (ok bool) {
 	return ok
 }
 
-// Two servers have a write. One of them loses its disk and the other is stopped. The remaining two, which
-// lack the write, do not form a majority. The documented repair brings all three back.
+// Two of three servers have a write. One of them loses its disk, and the other one is stopped. The two
+// servers that run now lack the write, so they do not form a majority. The documented repair brings all three
+// back.
 func TestR6LostDiskDoesNotVote(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -92,7 +93,7 @@ func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
 		o.TrailingLogs = 1
-		o.LogStore = "bolt" // the segmented log still serves entries that it has not deleted yet
+		o.LogStore = "bolt" // the segmented log serves cut entries until it deletes their segment
 	})
 	away := c.leader()%3 + 1
 	stop(t, c.nodes[away])
@@ -312,8 +313,8 @@ func TestServerAddedAgainIsNotTakenForARemovedOne(t *testing.T) {
 	must.That(t, !c.nodes[gone].Status().Removed, "it takes itself for removed")
 }
 
-// change asks the server `by` to remove a server, or to add it again. An error does not count if the members
-// are as wanted: the leader may have changed on the way.
+// change() asks the server `by` to remove a server, or to add it again. An error does not count if the
+// members are as wanted: the leader may have changed on the way.
 func (c *trio) change(by int, op change.Op, id uint32) {
 	c.t.Helper()
 	eventually(c.t, string(op), func() bool {
@@ -333,7 +334,7 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 		brisk(o)
 		net.tune(o)
 		o.TrailingLogs = 1
-		o.LogStore = "bolt" // the segmented log still serves entries that it has not deleted yet
+		o.LogStore = "bolt" // the segmented log serves cut entries until it deletes their segment
 	})
 	lead := c.mustLead()
 	gone := uint32(lead%3 + 1)
@@ -364,7 +365,7 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
 		o.TrailingLogs = 1
-		o.LogStore = "bolt" // the segmented log still serves entries that it has not deleted yet
+		o.LogStore = "bolt" // the segmented log serves cut entries until it deletes their segment
 	})
 	lead := c.mustLead()
 	away := lead%3 + 1
@@ -410,8 +411,8 @@ func spoil(t *testing.T, name string) {
 	must.Get(f.WriteAt(b[:], info.Size()/2))(t)
 }
 
-// A server whose link to the leader is refused does not depose the leader while other servers have their
-// links, even if these servers do not answer, as on a busy machine.
+// If a server's link to the leader is refused, but other servers have their links, the server does not depose
+// the leader, even if these other servers do not answer, as on a busy machine.
 func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"the third server answers": false,
@@ -419,8 +420,8 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			net := newCutNet()
-			// The heartbeats of the trio are so long that only a refused link makes a server stand, however slow the
-			// machine is.
+			// The heartbeats of the trio are so long that a server stands for election only if its link is refused,
+			// however slow the machine is.
 			c := newTrio(t, false, net.tune)
 			lead := uint32(c.mustLead())
 			cut, other := lead%3+1, (lead+1)%3+1

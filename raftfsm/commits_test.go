@@ -71,7 +71,7 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 	expect.Equal(t, len(n.leader.Term().Far()), 0, "links that ended are still there")
 }
 
-// A leader that stands still reads nothing, and its links do not break. When another server leads, the
+// While a leader stands still, it reads nothing, but its links do not break. When another server leads, the
 // servers with these links send their requests to the new leader.
 func TestLinkThatTakesNoMoreEndsWithTheLeadership(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ const (
 	followRest  = 20 * time.Millisecond
 )
 
-// follow keeps a link to the leader while another server leads.
+// follow() keeps a link to the leader while another server leads.
 func (n *Node) follow() {
 	rest := followAgain
 	for n.ctx.Err() == nil {
@@ -75,7 +75,7 @@ func (n *Node) followLeader(id uint32, addr string) (stood bool) {
 // process restarted before any server noticed, or while too few servers were up to elect another leader.
 func (n *Node) lookAtLeader(id uint32, says string) {
 	term := n.raft.CurrentTerm()
-	known, _ := n.raft.Known() // the leader of that term, or of a later one
+	known, _ := n.raft.Known() // the leader of `term`, or of a later term
 	ctx, cancel := context.WithTimeout(n.ctx, linkDialTime)
 	defer cancel()
 	switch st, err := n.askAt(ctx, id, says, peer.Question{}); {
@@ -173,7 +173,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 }
 
 // cutLink closes a link when another server leads, or when ctx ends. The goroutine that writes to the link
-// may be blocked at that time, because a leader that hangs neither reads nor closes the connection.
+// may be blocked then: a leader that hangs does not read, and does not close the connection.
 func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
 	for now := leader; now == leader && ctx.Err() == nil; now, _ = n.raft.Known() {
 		select {

@@ -47,7 +47,7 @@ func TestServersWithOtherListsFormNoCluster(t *testing.T) {
 	ended.Wait()
 }
 
-// A cluster forms without its observers. They become members without a vote when they come.
+// A cluster forms without its observers. They become members without a vote when they start.
 func TestClusterFormsWithObservers(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
@@ -92,13 +92,13 @@ func TestClusterFormsWithObservers(t *testing.T) {
 	}
 }
 
-// A server that is cut off sends its clients away before a session can end, so a heartbeat timeout has a
-// limit. Shorter sessions do not lower the default.
+// A server that is cut off must send its clients away before their sessions can end. So the heartbeat timeout
+// has an upper limit. Shorter sessions do not lower the default timeout.
 func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		heartbeat, session time.Duration
-		refused            string // a part of the error; empty: the server accepts it
+		refused            string // a part of the error; empty: the server accepts the timeouts
 	}{
 		{0, time.Millisecond, ""}, {time.Second, 2 * time.Second, ""}, {2 * time.Second, 0, ""},
 		{2*time.Second + 1, 0, "--heartbeat-timeout 2s or less"}, {5 * time.Second, 6 * time.Second,
@@ -134,8 +134,8 @@ func TestReplacedServerKnowsItself(t *testing.T) {
 	expect.That(t, host{n}.Admit(peer.Raft, g) != nil, "a server with another directory is let in")
 }
 
-// A replaced server may lead before the others have read of the replacement. Each of them admits the newer
-// directory, and refuses an older one.
+// A replaced server may lead before the other servers have read of the replacement. Each of them admits the
+// newer directory, and refuses an older one.
 func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)

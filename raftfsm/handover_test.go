@@ -88,8 +88,8 @@ func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
 	must.That(t, c.has(next, "/before"), "an acknowledged write is lost")
 }
 
-// A leader accepts no requests during a hand-over. If the replicator is gone, raft waits for it forever. Such
-// a leader must let another server lead.
+// A leader accepts no requests during a hand-over. If raft's replicator for the successor is gone, the
+// hand-over never ends. Then another server must lead.
 func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 	t.Parallel()
 	var still stillNet
@@ -135,9 +135,9 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 // frozenLog is a log whose writes hang between freeze and thaw.
 type frozenLog struct {
 	raft.LogStore
-	frozen chan struct{} // while it is closed, writes hang
+	frozen chan struct{} // closed: writes hang
 	thaw   chan struct{}
-	hangs  atomic.Bool // a write hangs now
+	hangs  atomic.Bool // whether a write hangs now
 }
 
 func (l *frozenLog) StoreLogs(list []*raft.Log) error {
@@ -225,7 +225,7 @@ func TestServerStopsInTheMiddleOfASnapshot(t *testing.T) {
 	n, w := start(t, Options{Stores: stores})
 	eventually(t, "serving", w.serving.Load)
 	openSession(t, n, 30_000)
-	go n.Snapshot() //nolint:errcheck // the stop interrupts it
+	go n.Snapshot() //nolint:errcheck // the stop interrupts the snapshot
 	<-began
 	go func() {
 		<-n.ctx.Done()
@@ -301,8 +301,8 @@ func (c *trio) knows(witness, id int, starts uint64) {
 	})
 }
 
-// An operator puts back an old copy of a data directory, although the server has acknowledged more since. If
-// a server that has seen this server since then is running, it refuses the start at once.
+// An operator puts back an old copy of a data directory, although the server has acknowledged more since the
+// copy was made. If another server that knows of the newer directory runs, the start is refused at once.
 func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -324,8 +324,8 @@ func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 	must.Has(t, err.Error(), "old copy")
 }
 
-// A server that starts from an old copy, while the servers that could warn it are away, must not vote for
-// the next server that comes back: both lack a write that was acknowledged.
+// A server starts from an old copy while the servers that could warn it are away. It must not vote for the
+// next server that comes back: both lack a write that was acknowledged.
 func TestR6OldCopyDoesNotVote(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -337,7 +337,7 @@ func TestR6OldCopyDoesNotVote(t *testing.T) {
 	t.Fatal("leadership moved each time")
 }
 
-// oldCopyDoesNotVote returns false if leadership moved on the way, so that the attempt shows nothing.
+// oldCopyDoesNotVote returns false if leadership moved during the attempt, which then shows nothing.
 func oldCopyDoesNotVote(t *testing.T) bool {
 	c := newTrio(t, true, nil)
 	a := c.mustLead()
@@ -393,8 +393,8 @@ func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
 	expect.Equal(t, shown.Behind(peer.Shown{}, 0), "", "behind one who knows nothing")
 }
 
-// A start that is refused because of a damaged file is not announced to other servers. With the good file the
-// directory serves again, and does not count as an old copy.
+// A start that is refused because of a damaged file is not announced to other servers. With the undamaged
+// files the server starts again, and its directory does not count as an old copy.
 func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)

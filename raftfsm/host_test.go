@@ -32,7 +32,7 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 		tune func(g *peer.Greeting)
 		p    peer.Purpose
 		want string // why the server refuses the caller; empty: it admits the caller
-		note bool   // the server notes the caller's log position
+		note bool   // whether the server notes the caller's log position
 	}{
 		{"a member", func(*peer.Greeting) {}, peer.Raft, "", true},
 		{"a member over a link", func(*peer.Greeting) {}, peer.Link, "", true},
@@ -85,7 +85,7 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 		noted := n.promises.Of(g.Incarnation)
 		expect.That(t, noted.Start == 3 == c.note, "%s: noted %+v", c.name, noted)
 	}
-	// Before a server has a cluster, or its raft runs, others may only ask questions.
+	// Until a server has a cluster and its raft runs, others may only ask it questions.
 	n.up.Store(false)
 	g := peer.Greeting{From: 2, To: 1, Cluster: id.Cluster, Incarnation: "b", Version: peer.Version,
 		Oldest: peer.Oldest}

@@ -37,7 +37,7 @@ func TestServerWithoutOthers(t *testing.T) {
 	expect.Equal(t, len(n.Deadlines()), 1, "sessions with a deadline")
 }
 
-// A backup is taken in only if the disk has room for it and the tree's limits allow it.
+// A backup is restored only if the disk has room for it and the tree's limits allow it.
 func TestBackupThatHasNoRoom(t *testing.T) {
 	t.Parallel()
 	var free atomic.Int64

@@ -170,7 +170,7 @@ func TestTimeWithoutALeaderIsMeasured(t *testing.T) {
 		w.broken()
 		time.Sleep(2 * time.Second)
 		w.broken()
-		w.held(3) // this connection leads to another server
+		w.held(3) // a connection to another leader
 		w.set(0)
 		counted("no leader", 1, time.Second, none)
 		time.Sleep(3 * time.Second)

@@ -62,7 +62,7 @@ type Node struct {
 	upkeep *upkeep.Upkeep
 }
 
-// die ends this server because it cannot trust its own state.
+// die() ends this server because it cannot trust its own state.
 func (n *Node) die(err error) {
 	if n.closed.Load() || !n.failed.CompareAndSwap(nil, &err) {
 		return

@@ -78,7 +78,7 @@ func (w *watcher) resetCount() int {
 	return w.resets
 }
 
-// hear reports a message of a session's client at each touch interval.
+// hear() reports a message of a session's client at each touch interval.
 func (w *watcher) hear(id int64) {
 	w.mu.Lock()
 	w.heard = append(w.heard, state.Touch{Session: id})
@@ -116,8 +116,8 @@ func propose(n *Node, r state.Request) (state.Outcome, error) {
 	}
 }
 
-// served proposes a request until the server serves: on a busy machine a server may stop serving for a
-// moment.
+// served() proposes a request, again and again until the server serves: on a busy machine a server may stop
+// serving for a moment.
 func served(t testing.TB, n *Node, r state.Request) (o state.Outcome) {
 	t.Helper()
 	var err error
@@ -154,7 +154,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// start runs one server until the test ends.
+// start() runs one server until the test ends.
 func start(t testing.TB, o Options) (*Node, *watcher) {
 	t.Helper()
 	w := new(watcher)
@@ -314,7 +314,7 @@ func freeAddr(t testing.TB) string {
 }
 
 // newTrio starts a trio with heartbeats so long that the leader stays the leader on a busy machine. With
-// these heartbeats, a server that is cut off also notices this late.
+// these heartbeats, a server also notices late that it is cut off.
 func newTrio(t testing.TB, durable bool, tune func(*Options)) *trio {
 	t.Helper()
 	c := &trio{t: t}
@@ -344,8 +344,8 @@ func newTrio(t testing.TB, durable bool, tune func(*Options)) *trio {
 	return c
 }
 
-// brisk makes servers notice soon that their leader is gone. On a busy machine the leader may then change at
-// any time.
+// brisk() makes servers notice soon that their leader is gone. On a busy machine the leader may then change
+// at any time.
 func brisk(o *Options) { o.HeartbeatTimeout, o.MinSessionTimeout = 300*time.Millisecond, 0 }
 
 func (c *trio) start(id int) {
@@ -376,7 +376,7 @@ func (c *trio) mustLead() (id int) {
 	return id
 }
 
-// leader returns the id of the leader. It returns 0 if no server leads.
+// leader() returns the id of the leader. It returns 0 if no server leads.
 func (c *trio) leader() int {
 	for id := 1; id <= 3; id++ {
 		if n := c.nodes[id]; n != nil && !n.closed.Load() && n.leader.Term() != nil {

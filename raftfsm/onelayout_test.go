@@ -42,6 +42,6 @@ func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 func TestOneLayoutIsRefusedByTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	entry := entries.Begin(nil, entries.OneLayout)
-	const kinds = 0x0f // the bits in which release 0.1.0 has one of two kinds
+	const kinds = 0x0f // the bits in which release 0.1.0 expects one of two kinds
 	expect.That(t, entry[1]&kinds > 2, "kind %d", entry[1]&kinds)
 }

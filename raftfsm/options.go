@@ -51,8 +51,8 @@ type Options struct {
 	// Release is the program's version, shown by other servers too; default "dev".
 	Release string
 
-	// HeartbeatTimeout is how long a follower waits for its leader before it stands for election; default 1
-	// s, 30 ms without Peers. A server that is cut off from the leader continues to serve for
+	// HeartbeatTimeout is how long a follower waits for its leader before it stands for election. The default
+	// is 1 s, or 30 ms without Peers. A server that is cut off from the leader continues to serve for
 	// HeartbeatTimeout plus 2 s. So a timeout above the default must be at most MinSessionTimeout minus 2 s.
 	HeartbeatTimeout time.Duration
 	// LogStore is "wal" (default) or "bolt".
@@ -68,8 +68,9 @@ type Options struct {
 	// TrailingLogs is the number of entries that stay in the log although a snapshot covers them. With these
 	// entries a server that was away briefly does not need the snapshot. Default 10,240.
 	TrailingLogs uint64
-	// TrailingBytes bounds these entries in bytes; default 64 MiB. A server keeps more entries for followers
-	// that lag a little, and fewer if the snapshot is small, because a small snapshot can be sent quickly.
+	// TrailingBytes bounds the bytes of the entries that stay although a snapshot covers them; default 64
+	// MiB. A server keeps more of them for followers that lag a little, and fewer if the snapshot is small,
+	// because a small snapshot can be sent quickly.
 	TrailingBytes int64
 
 	// DiskReserve is how much free disk space a leader keeps, at least twice the size of a snapshot. While
@@ -83,8 +84,8 @@ type Options struct {
 	// MinSessionTimeout is the shortest timeout a session can have; it sets how often servers tell the
 	// leader which sessions they heard from. Default 4 s.
 	MinSessionTimeout time.Duration
-	// SweepInterval is the time between two searches for empty containers and expired TTL nodes; default 60
-	// s.
+	// SweepInterval is the time between two searches for empty containers and expired TTL nodes. The default
+	// is a minute.
 	SweepInterval time.Duration
 	// EnforceQuota makes hard quotas refuse requests. Without EnforceQuota a quota refuses no request, as in
 	// ZooKeeper by default. NoTTL refuses TTL nodes.
@@ -99,7 +100,7 @@ type Options struct {
 	ReadOnly bool
 	// Observer is told of every change; see the interface Observer. It must not be nil.
 	Observer Observer
-	// Waiting is called with a text that says for what this server waits before it joins its cluster, and
+	// Waiting is called with a text that says what this server waits for before it joins its cluster, and
 	// again when the text changes. It must not block.
 	Waiting func(what string)
 	// Fatal is called once, with the reason, when this server cannot be sure
@@ -211,7 +212,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(append(errs, o.checkPeerSecurity())...)
 }
 
-// list returns the operator's list of the servers.
+// list() returns the operator's list of the servers.
 func (o *Options) list() *form.List {
 	return &form.List{ID: o.ID, Peers: o.Peers, Observers: o.Observers}
 }
@@ -239,8 +240,9 @@ func (o *Options) checkPeerSecurity() error {
 type Observer interface {
 	apply.Observer
 	serving.Clients
-	// Heard appends the sessions heard from since its last call. If `all` is true, it appends every session
-	// with a connection to this server, because a broken link may have lost earlier reports.
+	// Heard appends the sessions from which this server has heard since the last call of Heard. If `all` is
+	// true, it appends every session with a connection to this server, because a broken link may have lost
+	// earlier reports.
 	Heard(list []state.Touch, all bool) []state.Touch
 }
 

@@ -326,7 +326,7 @@ func TestStatusOfAServer(t *testing.T) {
 	close(over)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	alone.serving.Watch(gone, over) // looks once; the server has known no leader for long
+	alone.serving.Watch(gone, over) // checks once; the server has known no leader for long
 	expect.That(t, alone.Status().ReadOnly, "clients read, and it does not say so")
 }
 

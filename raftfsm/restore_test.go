@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// fill creates nodes at a server, every third of them ephemeral. It returns the session that owns the
+// fill() creates nodes at a server, every third of them ephemeral. It returns the session that owns the
 // ephemeral nodes.
 func (c *trio) fill(id int, prefix string, nodes int) session.Session {
 	c.t.Helper()
@@ -44,7 +44,7 @@ func backupOf(t testing.TB, n *Node) []byte {
 	return out.Bytes()
 }
 
-// The type during is a reader that calls a function when it has read most of a backup.
+// The type `during` is a reader that calls a function when it has read most of a backup.
 type during struct {
 	r    io.Reader
 	left int
@@ -62,7 +62,7 @@ func (d *during) Read(b []byte) (int, error) {
 
 func most(b []byte, do func()) *during { return &during{bytes.NewReader(b), len(b) * 3 / 4, do} }
 
-// restored checks that each running server has the state of the backup, and has cut its clients off.
+// restored() checks that each running server has the state of the backup, and has cut its clients off.
 func (c *trio) restored(resets [4]int, zxid int64, old session.Session) {
 	c.t.Helper()
 	c.sameDigest()

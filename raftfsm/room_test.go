@@ -252,13 +252,13 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	expect.Equal(t, a.do(jute.OpMulti, jute.AppendMultiHeader(body, jute.OpError, true, -1)), jute.OK,
 		"a long multi of deletes")
 	free.Store(1 << 40)
-	for id := 1; id <= 3; id++ { // even if no other request comes
+	for id := 1; id <= 3; id++ { // each server learns that there is room again, even if no request comes
 		eventually(t, "all know", func() bool { return !c.nodes[id].fsm.Low() })
 	}
 	expect.Equal(t, a.set("/a", big), jute.OK, "there is room again")
 }
 
-// A connection to a server that does not lead does not end the time without a leader.
+// Only a connection to the leader ends the time without a leader.
 func TestOnlyTheLeadersConnectionEndsTheSearch(t *testing.T) {
 	t.Parallel()
 	w := &leaderWatch{leader: 2}

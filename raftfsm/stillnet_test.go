@@ -22,7 +22,7 @@ type stillNet struct {
 // takesNothing selects the connections over which nothing is read.
 func (s *stillNet) takesNothing(is func(p peer.Purpose, addr string) bool) { s.is.Store(&is) }
 
-// tune makes a server use the network.
+// tune() makes a server use the network.
 func (s *stillNet) tune(o *Options) {
 	o.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := peer.Dial(ctx, addr)
@@ -72,8 +72,8 @@ func (c *stillConn) Close() error {
 type cutNet struct {
 	mu    sync.Mutex
 	ids   map[string]uint32 // ids by address
-	cut   map[link]error    // the error of a new connection
-	calls map[link]int      // connections that were refused
+	cut   map[link]error    // the error that a new connection over a cut link gets
+	calls map[link]int      // how many connections over a link were refused
 	conns map[net.Conn]link
 }
 
@@ -90,7 +90,7 @@ func newCutNet() *cutNet {
 		conns: map[net.Conn]link{}}
 }
 
-// tune makes a server use the network.
+// tune() makes a server use the network.
 func (n *cutNet) tune(o *Options) {
 	id := o.ID
 	n.mu.Lock()
@@ -137,7 +137,7 @@ func (c *cutConn) Close() error {
 	return c.Conn.Close()
 }
 
-// set cuts the link between two servers. If err is nil, set repairs the link.
+// set() cuts the link between two servers. If err is nil, set() repairs the link.
 func (n *cutNet) set(a, b uint32, err error) {
 	l := linkOf(a, b)
 	var broken []net.Conn
@@ -164,7 +164,7 @@ func (n *cutNet) refusals(a, b uint32) int {
 	return n.calls[linkOf(a, b)]
 }
 
-// isolate cuts a server of three from both others.
+// isolate() cuts a server of three from both others.
 func (n *cutNet) isolate(id uint32, err error) {
 	n.set(id, id%3+1, err)
 	n.set(id, (id+1)%3+1, err)

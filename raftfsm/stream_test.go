@@ -57,8 +57,8 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 						})
 					}
 				}
-				// A wait is measured by the number of other servers' entries that the leader puts before the request,
-				// not by time. Since a follower may lag behind, the count starts at the leader's last entry.
+				// A wait is measured not by time, but by how many entries of other servers the leader puts before the
+				// request. Since a follower may lag behind, the count starts at the leader's last entry.
 				for _, id := range []int{leader, follower} {
 					s := innocent[id].Session
 					for k, slow := 0, 0; k < 5; {

@@ -61,7 +61,7 @@ func (i *Instance) takeBackups() {
 	})
 }
 
-// turn returns this server's place among the members in the order of their ids, and the number of members.
+// turn returns this server's place in the list of the members, sorted by id, and the number of members.
 func (i *Instance) turn() (rank, of int) {
 	node := i.node.Load()
 	if node == nil {

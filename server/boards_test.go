@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Every metric that our board, the public boards and the public alert rules
-// name exists on a cluster whose servers have done a little.
+// On a cluster whose servers have done a little, every metric exists that is named by our board, the public
+// boards or the public alert rules.
 func TestEveryMetricOfTheBoardsExists(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) {
@@ -32,7 +32,7 @@ func TestEveryMetricOfTheBoardsExists(t *testing.T) {
 	holds(t, led)
 	e.write(led, "/board", 3)
 
-	exist := map[string]bool{"up": true} // made by Prometheus
+	exist := map[string]bool{"up": true} // Prometheus itself makes `up`
 	line := regexp.MustCompile(`(?m)^([a-zA-Z_:][a-zA-Z0-9_:]*)[{ ]`)
 	var pages []string
 	for _, i := range e.servers {

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A warning announces the end of a certificate, for every port that can have one.
+// For every port that can have a certificate, a warning announces the end of the certificate.
 func TestCertificateOfEachPortIsWatched(t *testing.T) {
 	pair, _, _ := until(t, time.Now().Add(24*time.Hour))
 	options := reflect.TypeFor[Options]()

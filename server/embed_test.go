@@ -57,7 +57,7 @@ func goBlocks(t *testing.T, page, section string) (list []string) {
 	return list
 }
 
-// The programs and tests of the documentation about embedding a server build and run.
+// The documentation about embedding a server has programs and tests. All of them build and run.
 func TestEmbeddingExamplesWork(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -84,7 +84,7 @@ func TestEmbeddingExamplesWork(t *testing.T) {
 	if out, err := run("go", "build", "-o", "server", ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// The program ends without an error both when it is stopped before it has its lock and while it holds the
+	// The program ends without an error, whether it is stopped before it has its lock or while it holds the
 	// lock.
 	for _, when := range []string{"clients: ", "holding, token "} {
 		cmd := run("./server")

@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A session that falls silent leaves one line in the log: its client, how long it was silent, and what it
-// had.
+// If a session expires, the log gets one line. The line names the client, and says how long the client was
+// silent and what the session had.
 func TestExpiredSessionIsLogged(t *testing.T) {
 	t.Parallel()
 	var log must.Text
@@ -102,7 +102,7 @@ func newComplaints() complaints {
 	return complaints{slog.DiscardHandler, new(sync.Mutex), new([]string), new(bool), &now}
 }
 
-// look() must be called often: it takes a long time between two calls as a sign that the machine stood still.
+// Call look() often: a long time between two calls counts as a sign that the machine stood still.
 func (c complaints) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

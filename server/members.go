@@ -87,7 +87,7 @@ func (i *Instance) reconfigure(r options.ReconfigRequest) (code jute.ErrCode, kn
 		return 0, false
 	case node.PeerAddr() == "":
 		return jute.Unimplemented, true // a standalone server has no members that could change
-	case r.May && !i.reconfiguring.TryLock(): // without r.May a client could make others wait
+	case r.May && !i.reconfiguring.TryLock(): // a client that lacks the right must not make others wait
 		return jute.ReconfigInProgress, true
 	case r.May:
 		defer i.reconfiguring.Unlock()

@@ -208,7 +208,7 @@ func (e *ensemble) start(id uint32) (*Instance, error) {
 	defer cancel()
 	o := Options{ID: id, ClientAddr: "127.0.0.1:0", Logger: e.log.With("server", id),
 		Peers: e.peers, PeerInsecure: true, DataDir: e.dirs[id],
-		// The leader stays the leader on a busy machine.
+		// These timeouts are long enough to keep the leader, even on a busy machine.
 		HeartbeatTimeout: 5 * time.Second, MinSessionTimeout: 7 * time.Second}
 	for _, f := range e.more {
 		f(&o)

@@ -37,7 +37,7 @@ func values(t *testing.T, i *Instance) map[string]float64 {
 	return m
 }
 
-// write lists the metrics that change with each write.
+// write lists the metrics that each write changes, and by how much.
 const write = "proposal_count 1, commit_count 1, fsynctime_count 1, propagation_latency_count 1, " +
 	"proposal_latency_count 1, quorum_ack_latency_count 1, " +
 	"sync_processor_batch_size_count 1, updatelatency_count 1, readlatency_count 0, zlockd_zxid 1, " +
@@ -137,7 +137,7 @@ func TestMetricsMove(t *testing.T) {
 			before = values(t, i)
 		}
 		step.do()
-		// The leader measures an entry at its end, when the client may already have its answer.
+		// The client may have its answer before the leader has measured the entry.
 		var wrong []string
 		for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			if wrong = differ(before, values(t, i), step.want); wrong == nil || time.Now().After(end) {
@@ -150,7 +150,8 @@ func TestMetricsMove(t *testing.T) {
 	}
 }
 
-// differ returns the metrics that did not change by the numbers in `want`, a list of names and numbers.
+// `want` lists metrics, and by how much each must change. differ returns the metrics that changed by another
+// number.
 func differ(before, after map[string]float64, want string) (wrong []string) {
 	for item := range strings.SplitSeq(want, ",") {
 		name, number, _ := strings.Cut(strings.TrimSpace(item), " ")
@@ -181,7 +182,8 @@ func TestTheViewSaysThatThereIsNoNode(t *testing.T) {
 	expect.Is(t, expect.Err(s.Probe(t.Context(), 1, "127.0.0.1:1")), errNotJoined, "Probe")
 }
 
-// A server refuses an operator's change that it cannot take at once, and does not wait for an outcome.
+// If a server cannot take an operator's change at once, it refuses the change and does not wait for an
+// outcome.
 func TestTheViewSaysThatTheServerTakesNothing(t *testing.T) {
 	t.Parallel()
 	i, _ := start(t, Options{})
@@ -191,7 +193,8 @@ func TestTheViewSaysThatTheServerTakesNothing(t *testing.T) {
 	expect.Fails(t, err, "a server that has ended takes a change")
 }
 
-// The admin port refuses the single steps of a reconfig: they do not check that a majority remains.
+// A reconfig consists of changes that do not check whether a majority remains. The admin port refuses such a
+// change.
 func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 	t.Parallel()
 	i, _ := start(t, Options{})

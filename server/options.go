@@ -37,7 +37,7 @@ type Options struct {
 	TicketTLS     *tls.Config
 	TicketTokens  *tickets.Tokens
 	MaxTicket     time.Duration
-	// Listen opens the listeners for these addresses; default net.Listen for TCP.
+	// Listen opens the listeners for all ports except the peer port; default net.Listen for TCP.
 	Listen func(addr string) (net.Listener, error)
 	// ClientTLS is for SecureAddr. AdminTLS makes the admin port speak TLS, and MetricsTLS the port at
 	// MetricsAddr. With AdminClear the admin port also speaks clear text.
@@ -46,16 +46,16 @@ type Options struct {
 	// Each of TLSProblems returns why the TLS files of a port cannot be used. It returns "" if they can be used.
 	TLSProblems []func() string
 	// TLSAuthorities has a function for each port whose callers need a certificate: clients, admin, metrics or
-	// tickets. The function returns the end of the authority that signs these certificates.
+	// tickets. The function returns when the authority that signs these certificates expires.
 	TLSAuthorities map[string]func() time.Time
 
 	// DataDir is the directory of all durable data. Empty: the server keeps its data in memory.
 	DataDir string
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
-	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound how many requests and bytes the log gets, and
-	// how much time passes, before the next snapshot. The defaults are 100,000, 32 MiB (4 MiB for a server in
-	// memory without peers) and no bound.
+	// The server takes the next snapshot when the log has got SnapshotEntries requests (default 100,000) or
+	// SnapshotBytes bytes (default 32 MiB; 4 MiB for a server in memory without peers), or when
+	// SnapshotInterval has passed (default: no bound).
 	SnapshotEntries, SnapshotBytes int64
 	SnapshotInterval               time.Duration
 	// SnapshotRetain is how many snapshots the server keeps; default 2.

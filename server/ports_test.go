@@ -58,7 +58,7 @@ func (c *countedConn) Close() error {
 }
 
 // The admin port and the metrics port have a limited number of connections. At the limit, an old connection
-// is closed for a new one.
+// is closed to make room for a new one.
 func TestConnectionsOfTheAdminPortsAreBounded(t *testing.T) {
 	t.Parallel()
 	var opened []*counted

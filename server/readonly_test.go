@@ -235,7 +235,7 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	if expect.Equal(t, len(list), 2, "shown are: length of %v", list) {
 		expect.That(t, list[0].NotAfter.Equal(second.Leaf.NotAfter), "shown are %+v", list)
 	}
-	now = nil // clients get the certificates in conf
+	now = nil // clients get the certificates in `conf`
 	expect.That(t, ends("clients"), "notices %q", i.Status(0).Notices)
 	now = &tls.Config{Certificates: []tls.Certificate{first}}
 	s := report.Status{Now: time.Now().Add(17*day + time.Hour)}

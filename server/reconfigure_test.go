@@ -58,7 +58,7 @@ func TestReconfigOfARunningCluster(t *testing.T) {
 	expect.List(t, slices.Collect(maps.Keys(left)), []uint32{id}, "servers that are left")
 }
 
-// An operator's change that has no outcome when the server ends may have taken effect.
+// If a server ends before an operator's change has an outcome, the change may have taken effect.
 func TestChangeOfTheViewMayHaveTakenEffect(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t, 2, slog.New(slog.DiscardHandler))

@@ -11,7 +11,7 @@ import (
 
 const remindEvery = 30 * time.Second
 
-// remind looks regularly, while this server leads, for long holds of tickets that end soon.
+// While this server leads, remind looks regularly for long holds of tickets that end soon.
 func (i *Instance) remind() {
 	t := time.NewTicker(remindEvery)
 	defer t.Stop()

@@ -41,7 +41,7 @@ func TestLastMajorityIsTold(t *testing.T) {
 	const last = 5000
 	for _, tc := range []struct {
 		name    string
-		applied []uint64 // of each voter; the first is the leader
+		applied []uint64 // the index that each voter has applied; the first is the leader's
 		leads   time.Duration
 		mode    report.Mode
 		want    string

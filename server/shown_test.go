@@ -19,11 +19,12 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// secret is a part of all names that not every client may list. No other name contains it.
+// secret is a part of each name that world:anyone may not list, and of no other name.
 const secret = "geheim"
 
-// shutDir makes a directory that world:anyone may not read, with what the views of a server show below it:
-// two locks that form a deadlock, a semaphore, a lone node, watches, and nodes of a session that has ended.
+// shutDir makes a directory that world:anyone may not read. Below it are the things that a server's views
+// show: two locks that form a deadlock, a semaphore, a lone node, watches, and nodes of a session that has
+// ended.
 func shutDir(t *testing.T, i *Instance, dir string) (live, ended string) {
 	t.Helper()
 	open := func() *wire.Conn {
@@ -85,9 +86,9 @@ func expanded(t *testing.T, pattern, page string, commands, known []string) (pat
 	return paths
 }
 
-// No answer of the admin port, of a command or of a four-letter word has a name below a node that
-// world:anyone may not read, except with the super user's password. The test asks for each pattern that the
-// server has, so new ones are included.
+// The admin port, the commands and the four-letter words show no name below a node that world:anyone may not
+// read, unless the caller has the super user's password. The test asks for each pattern that the server has,
+// so new patterns are included.
 func TestNamesAreShownByOneRule(t *testing.T) {
 	t.Parallel()
 	for name, dir := range map[string]string{"a directory": "/shut", "the root": "/"} {

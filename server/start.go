@@ -68,7 +68,7 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	return i, nil
 }
 
-// listen opens the listeners.
+// listen() opens the listeners.
 func (i *Instance) listen() (err error) {
 	for _, l := range []struct {
 		addr    string
@@ -126,7 +126,7 @@ func (i *Instance) openAdmin() (err error) {
 	return nil
 }
 
-// accept serves the listeners.
+// accept() serves the listeners.
 func (i *Instance) accept() {
 	if i.client != nil {
 		i.wg.Go(func() { i.served("client port", i.Clients.Serve(i.client)) })

@@ -114,7 +114,7 @@ func portOf(ln net.Listener, none int) int {
 
 // clusterStatus adds this server's part in the cluster, and figures of the replicated state.
 func (i *Instance) clusterStatus(s *report.Status, node *raftfsm.Node, need report.Need) {
-	serving := s.Serving // the server admits clients
+	serving := s.Serving // whether the server admits clients
 	s.Node = node.Status()
 	if s.Serving = s.Serving && serving; !s.Serving {
 		s.Reason = cmp.Or(s.Reason, "starting")
@@ -189,7 +189,7 @@ func (i *Instance) clusterStatus(s *report.Status, node *raftfsm.Node, need repo
 	}
 }
 
-// mode returns the server's role, as srvr names it. It returns "" while the server has no role.
+// mode() returns the server's role, as srvr names it. It returns "" while the server has no role.
 func (i *Instance) mode(n *status.Node) report.Mode {
 	if n.Role == string(report.Follower) {
 		for _, m := range n.Members {
@@ -231,8 +231,8 @@ func (i *Instance) ownMetrics(s *report.Status) {
 	i.slow.Status(s)
 }
 
-// auditStatus adds the counts of the audit log. If `metrics` is false, it still adds a fault, because the
-// status for /health has no metrics.
+// auditStatus adds the faults and notices of the audit log, and if `metrics` is true also its counts. The
+// status for /health has no metrics, but needs the faults.
 func (i *Instance) auditStatus(s *report.Status, metrics bool) {
 	var f audit.Figures
 	if i.o.Audit != nil {

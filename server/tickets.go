@@ -70,7 +70,7 @@ func (i *Instance) SetTicketTokens(t *tickets.Tokens) {
 	}
 }
 
-// observer returns the observer of the state.
+// observer() returns the observer of the state.
 func (i *Instance) observer() raftfsm.Observer {
 	if i.tickets == nil {
 		return i.Clients
@@ -145,8 +145,8 @@ func (i *Instance) ticketStatus(s *report.Status, node *raftfsm.Node, metrics bo
 		float64(refused))
 }
 
-// TicketDraws returns how many draws from rates the port for tickets granted, and how many it refused because
-// no draw was free.
+// TicketDraws returns two counts of the port for tickets: the draws from rates that it granted, and the draws
+// that it refused because none was free.
 func (i *Instance) TicketDraws() (granted, refused int64) {
 	if i.tickets == nil {
 		return 0, 0

@@ -45,7 +45,7 @@ func (s viewSource) View(f func(*state.State)) bool {
 	return true
 }
 
-// done is a channel that receives an outcome.
+// The type done is a channel that receives an outcome.
 type done chan state.Outcome
 
 func (d done) Done(o *state.Outcome, _ *state.State) {

@@ -26,7 +26,7 @@ type deadline struct {
 	id         int64
 	timeout    time.Duration
 	heard      time.Duration
-	at         int64 // tick of its slot; never later than due()
+	at         int64 // tick of the session's slot; never later than due()
 	prev, next *deadline
 }
 
@@ -135,7 +135,7 @@ func (e *Expiry) All(f func(id int64, timeout, at time.Duration)) {
 	}
 }
 
-// link puts d into the wheel. If the touch was late, the wheel may already have passed d's slot; then link
+// link() puts d into the wheel. If the touch was late, the wheel may already have passed d's slot; then link
 // turns the wheel back.
 func (e *Expiry) link(d *deadline) {
 	e.insert(d)

@@ -114,7 +114,7 @@ func TestDeadlineIsTheFirstTickAtWhichDueReturnsIt(t *testing.T) {
 func TestExpiryAgainstModel(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
-		e, model := NewExpiry(), map[int64]time.Duration{} // deadlines
+		e, model := NewExpiry(), map[int64]time.Duration{} // the model: each session's deadline
 		timeouts := map[int64]time.Duration{}
 		now := time.Duration(rnd.Int64N(int64(time.Hour)))
 		for range 5000 {
@@ -128,8 +128,8 @@ func TestExpiryAgainstModel(t *testing.T) {
 				timeout := time.Duration(rnd.Int64N(int64(60*time.Second))) + 1
 				heard := now - time.Duration(rnd.Int64N(int64(100*ms)))
 				e.Touch(id, timeout, heard)
-				// A late touch does not take time from a session: a new timeout counts from the last time it was heard
-				// from.
+				// A late touch does not take time from a session: a new timeout counts from the last time at which the
+				// session was heard from.
 				before, known := model[id]
 				if model[id] = heard + timeout; known {
 					model[id] = max(model[id], before-timeouts[id]+timeout)

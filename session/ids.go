@@ -26,5 +26,5 @@ func (t *Table) newID(owner uint32) int64 {
 	}
 }
 
-// creator is the top byte of an id.
+// creator() returns the top byte of an id.
 func creator(id int64) byte { return byte(uint64(id) >> counterBits) }

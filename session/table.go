@@ -13,7 +13,7 @@ type Session struct {
 	Timeout  int32   // in ms, as negotiated by the newest attach; at least 1
 	Gen      uint32  // attach generation: 1 when the session is created, and one more for each attach
 	Owner    uint32  // id of the server with the newest connection
-	Addr     string  // the client's address on that connection
+	Addr     string  // the client's address on the newest connection
 	Created  int64   // when the session was created: ms since 1970 by the leader's clock
 	Ticket   *Ticket // nil: the session belongs to a client, and is not a ticket
 }
@@ -41,7 +41,7 @@ type idList struct {
 	ended int
 }
 
-// put stores s as the session with its id. The id must be in the list.
+// put() stores s under its id. The id must already be in the list of ids.
 func (t *Table) put(s *Session) {
 	t.byID[s.ID] = s
 	l := &t.order[creator(s.ID)]
@@ -147,7 +147,7 @@ func (t *Table) Remove(id int64) bool {
 	return true
 }
 
-// shrink drops the ended sessions and frees their memory.
+// shrink() drops the ended sessions and frees their memory.
 func (l *idList) shrink() {
 	n := len(l.ids) - l.ended
 	kept := idList{ids: make([]int64, 0, n), live: make([]*Session, 0, n)}
@@ -165,7 +165,7 @@ func (t *Table) own(s *Session) {
 	t.byAddr[s.Addr]++
 }
 
-// disown undoes what own() did.
+// disown() undoes what own() did.
 func (t *Table) disown(s *Session) {
 	if t.owned[s.Owner]--; t.owned[s.Owner] == 0 {
 		delete(t.owned, s.Owner)

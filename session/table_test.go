@@ -407,7 +407,7 @@ func TestOwnedBy(t *testing.T) {
 	want(0, 0)
 }
 
-// TestOf checks the number of sessions of each address in the same way.
+// TestOf checks the number of sessions of each address after each kind of event.
 func TestOf(t *testing.T) {
 	tab := NewTable(1)
 	want := func(a, b int) {

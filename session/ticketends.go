@@ -8,8 +8,8 @@ const (
 	TicketGiven   TicketEnd = 1 + iota // the caller ended the ticket
 	TicketExpired                      // the ticket's timeout passed
 	TicketRevoked                      // the ticket was revoked: it had been asked to leave the queue
-	TicketRemoved                      // an operator or another client removed its contender
-	TicketEnded                        // an operator or a restore ended its session
+	TicketRemoved                      // an operator or another client removed the ticket's contender
+	TicketEnded                        // an operator or a restore ended the ticket's session
 	TicketTried                        // the ticket only tried and got nothing; the table does not remember it
 )
 
@@ -42,7 +42,7 @@ func (t *Table) EndOfTicket(secret Hash, now int64) (e EndedTicket, known bool) 
 	return e, known && e.At+KeptEndTime > now
 }
 
-// remember records the end of a ticket, and forgets ends that are too old or too many.
+// remember() records the end of a ticket, and forgets ends that are too old or too many.
 func (k *tickets) remember(e EndedTicket) {
 	k.ended, k.over[e.Hash] = append(k.ended, e), e
 	for len(k.ended) > KeptEnds || k.ended[0].At+KeptEndTime <= e.At {

@@ -104,9 +104,9 @@ func (t *Table) TicketsDue(now int64, most int, out []int64) []int64 {
 
 // Ticket marks a session as a ticket. It never changes.
 type Ticket struct {
-	Hash     Hash   // hash of its secret
+	Hash     Hash   // hash of the ticket's secret
 	Identity string // the identity that opened it
-	Path     string // path of its lock
+	Path     string // path of the ticket's lock
 	Mode     byte   // mode of the ticket, numbered by package server/tickets
 	Permits  int32  // how many permits of a semaphore; 0: the ticket is not for a semaphore
 	Until    int64  // when the ticket ends even if it is renewed, in ms since 1970; 0: no such time

@@ -57,7 +57,7 @@ func testsByDir(t *testing.T) map[string][]string {
 	return tests
 }
 
-// finds reports whether a package has a test that a pattern of -run finds.
+// finds() reports whether a package has a test that a pattern of -run finds.
 func finds(t *testing.T, tests map[string][]string, packages []string, pattern string) bool {
 	first, _, _ := strings.Cut(pattern, "/")
 	run := must.Get(regexp.Compile(first))(t)

@@ -43,7 +43,7 @@ func TestCommentsLinkToWhatThereIs(t *testing.T) {
 	}
 }
 
-// declared adds the names that a declaration declares. Before the name of a method or a field it puts the
+// declared() adds the names that a declaration declares. Before the name of a method or a field it puts the
 // name of the type.
 func declared(d ast.Decl, known map[string]bool) {
 	switch d := d.(type) {

@@ -22,7 +22,7 @@ import (
 var namesOfClients = []string{"zlockd", "zlockd.default", "zlockd.default.svc", "zlockd-0.zlockd-headless",
 	"zlockd.default.svc.cluster.local", "zlockd-0.zlockd-headless.default.svc.cluster.local"}
 
-// kubernetes follows the manifest in a new directory: it makes the certificates with the commands in the
+// kubernetes() follows the manifest in a new directory: it makes the certificates with the commands in the
 // manifest's comment. It returns the directory and the flags of the pod.
 func kubernetes(t *testing.T, pod, servers string) (dir string, flags []string) {
 	t.Helper()

@@ -16,8 +16,8 @@ import (
 
 const module = "github.com/zlockd/zlockd/"
 
-// allowed is the table of docs/architecture.md: which of our packages a package may import. Packages below
-// test may import any package.
+// The table allowed is that of docs/architecture.md: which of our packages a package may import.
+// Packages below test may import any package.
 var allowed = map[string][]string{
 	"jute":                {},
 	"tree":                {"jute", "client/recipe", "tree/acl", "tree/digest", "tree/bounds", "tree/internal/nodes"},

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// documents returns the YAML documents of a file below deploy.
+// documents() returns the YAML documents of a file below deploy.
 func documents(t *testing.T, file string) (all []map[string]any, text string) {
 	t.Helper()
 	b := must.Get(os.ReadFile("../deploy/" + file))(t)

@@ -102,7 +102,7 @@ func goTest(args []string, w io.Writer, lines *sync.Mutex) error {
 	}
 }
 
-// divide separates the flags from the packages, and returns the number of packages. Each set of packages is
+// divide() separates the flags from the packages, and returns the number of packages. Each set of packages is
 // for one call of go test, because go test -o DIR/ refuses two packages whose programs have the same name.
 func divide(args []string) (flags []string, sets [][]string, total int) {
 	var patterns []string
@@ -134,22 +134,22 @@ func divide(args []string) (flags []string, sets [][]string, total int) {
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // of a build that fails
+	ImportPath string // the package whose build fails
 	Test       string
 	Elapsed    float64
 	Output     string
 }
 
-// detectorBroke reports whether the race detector crashed instead of finding a race: by a
-// failed check of its own, or a signal in the runtime beneath it. A pure Go program that reads
-// a wrong address says "panic" and "[signal SIGSEGV".
+// detectorBroke reports whether the race detector crashed instead of finding a race: by a failed check of its
+// own, or by a signal in the runtime beneath it. If a Go program itself reads a wrong address, it says
+// "panic" and "[signal SIGSEGV" instead.
 func detectorBroke(text string) bool {
 	return !strings.Contains(text, "WARNING: DATA RACE") &&
 		(strings.Contains(text, "ThreadSanitizer: CHECK failed") ||
 			strings.Contains(text, "SIGSEGV: segmentation violation\nPC="))
 }
 
-// report prints the events that it reads from `in`, for `total` packages. It returns how many packages
+// report() prints the events that it reads from `in`, for `total` packages. It returns how many packages
 // failed, and in which the race detector itself crashed.
 func report(w io.Writer, in io.Reader, total int) (failed int, crashed []string) {
 	said := map[string][]string{} // output of each package or build
@@ -176,7 +176,7 @@ func report(w io.Writer, in io.Reader, total int) (failed int, crashed []string)
 			delete(said, of)
 		case e.Test == "" && (e.Action == "pass" || e.Action == "fail" || e.Action == "skip"):
 			ended++
-			if e.Action == "skip" { // no tests
+			if e.Action == "skip" { // the package has no tests
 				continue
 			}
 			verdict := "ok  "

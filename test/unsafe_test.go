@@ -20,7 +20,7 @@ var sharing = map[string]string{
 	"tree/internal/nodes/node.go": "TestTreesShareNothingWithTheirInputs",
 }
 
-// Few places make strings that share a buffer, and each has its test, because a string that outlives its
+// In few places a string shares a buffer. Each of these places has a test, because a string that outlives its
 // buffer shows bytes of another client.
 func TestSharedMemoryHasItsTests(t *testing.T) {
 	shares := regexp.MustCompile(`unsafe\.(String|Slice)\(`)

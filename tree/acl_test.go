@@ -132,7 +132,7 @@ func multiRead(op jute.OpCode) func(*tree.Tree, *tree.Change, bool) jute.ErrCode
 	}
 }
 
-// The time of a multi does not depend on the number of entries in ACLs, because the log waits for the multi.
+// The time of a multi must not depend on the number of entries in ACLs, because the log waits for the multi.
 // The multi of this test checks two nodes in turn, ten thousand times. Their ACLs have hundreds of entries,
 // and the client has 64 identities.
 func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {

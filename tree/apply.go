@@ -183,8 +183,7 @@ func (t *Tree) named(c *Change, r *jute.PathVersion) (*nodes.Node, jute.ErrCode)
 	return nil, jute.NoNode
 }
 
-// SetConfig writes the text of /zookeeper/config. The node's version is always -1, as in the
-// reference.
+// SetConfig writes the text of /zookeeper/config. The node's version is always -1, as in ZooKeeper.
 func (t *Tree) SetConfig(c *Change, text []byte) {
 	t.writeData(c, t.At(configPath), configPath, string(text), false, -1)
 }

@@ -114,7 +114,7 @@ func TestMultiReservesWhatItNeeds(t *testing.T) {
 		reply: len(out) + sequences - 9}, "8 operations")
 }
 
-// The events of a multi that failed do not keep the memory of nodes.
+// The events of a failed multi do not keep nodes in memory.
 func TestFailedMultiForgetsItsEvents(t *testing.T) {
 	var b []byte
 	for range 2 { // the second create fails

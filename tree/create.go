@@ -109,7 +109,7 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 	return reply, jute.OK
 }
 
-// room checks whether `parent` can take a child of the given path and kind. It answers NODEEXISTS,
+// room() checks whether `parent` can take a child of the given path and kind. It answers NODEEXISTS,
 // NOCHILDRENFOREPHEMERALS or THROTTLEDOP.
 func (t *Tree) room(c *Change, parent *nodes.Node, path string, kind nodes.NodeKind) jute.ErrCode {
 	_, name, _ := bounds.SplitPath(path)

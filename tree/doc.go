@@ -18,7 +18,7 @@
 //
 // A [Snapshot] starts in constant time and shows the tree as it was at its
 // start while writes go on: the first change to a node that was not yet
-// written out keeps a copy of it.
+// written out keeps a copy of the node.
 //
 // The package does not know sessions (an ephemeral's owner is a number), connections, the log, locks and
 // time. Package nodes has the nodes and all code that only reads them. Package bounds says what a request may

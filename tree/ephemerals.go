@@ -14,8 +14,8 @@ func (t *Tree) CloseSession(c *Change, session int64) {
 	t.DropEphemerals(c, session, func(string, int64) bool { return true })
 }
 
-// DropEphemerals deletes the ephemeral nodes of a session for which drop() returns true. The arguments of
-// drop() are the path and the czxid. It deletes them in the order of their creation.
+// DropEphemerals deletes the ephemeral nodes of a session for which drop() returns true, in the order of
+// their creation. The arguments of drop() are the path and the czxid of a node.
 func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, czxid int64) bool) {
 	type entry struct {
 		node *nodes.Node

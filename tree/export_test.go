@@ -21,8 +21,8 @@ func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
 	}
 }
 
-// SetCounter sets the count of children that a node ever had. Sequential names come from this count. So a
-// test need not create two billion nodes to see the counter wrap. It reports whether the node exists.
+// SetCounter sets how many children a node ever had, which is where sequential names come from. So a test
+// need not create two billion nodes to see the counter wrap. SetCounter reports whether the node exists.
 func (t *Tree) SetCounter(path string, cv int32) bool {
 	n := t.At(path)
 	if n == nil {
@@ -157,7 +157,7 @@ func (t *Tree) Verify() error {
 	return nil
 }
 
-// SetVersions sets the counters of a node, for example close to their ends.
+// SetVersions sets the versions of a node, for example close to the highest number.
 func (t *Tree) SetVersions(path string, version, aversion int32) {
 	n := t.At(path)
 	n.Version, n.Aversion = version, aversion
@@ -166,8 +166,8 @@ func (t *Tree) SetVersions(path string, version, aversion int32) {
 // MaxChunk is the number of bytes at which a chunk of a snapshot ends.
 const MaxChunk = maxChunk
 
-// Marked counts the nodes from which the snapshot needs nothing more, and the gone nodes that it has yet to
-// write.
+// Marked counts the nodes from which the snapshot needs nothing more. It also counts the deleted nodes that
+// the snapshot must still write.
 func (s *Snapshot) Marked() (marked, gone int) {
 	var visit func(n *nodes.Node)
 	visit = func(n *nodes.Node) { // the function may recurse: trees of tests are shallow

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// program encodes operations for FuzzTree: one byte for the operation, one for the session, two for the
+// program() encodes operations for FuzzTree: one byte for the operation, one for the session, two for the
 // length of the body, and the body.
 func program(g *Gen, n int) (b []byte) {
 	for range n {

@@ -194,7 +194,7 @@ func TestPathsHoldTheirLimits(t *testing.T) {
 		expect.Equal(t, bounds.ValidPath("/"+strings.Repeat("x", size-1)), want, "%d bytes", size)
 	}
 	long := "/" + strings.Repeat("y", bounds.MaxPath-11)
-	// Ten digits follow the name.
+	// A sequential create appends ten digits to the name.
 	for name, want := range map[string]jute.ErrCode{long: jute.OK, long + "y": jute.BadArguments} {
 		c.Zxid++
 		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(name, "", jute.FlagPersistentSequential),

@@ -32,10 +32,10 @@ type Loader struct {
 	dir    string
 	parent *nodes.Node
 
-	live *Tree // no counter may be below the counter in this tree; nil: no such tree
+	live *Tree // no node's counter may be below its counter in this tree; nil: no such tree
 
 	each func(path string, i *nodes.Info) error // called for each node; nil: a tree is built instead
-	read int64                                  // number of nodes passed to the function each
+	read int64                                  // number of nodes passed to each()
 }
 
 // NewLoader returns an empty Loader.
@@ -170,7 +170,7 @@ func (l *Loader) node(d *jute.Decoder) error {
 	return l.each(strings.Clone(path), &info)
 }
 
-// sane checks the fields of a node, in a tree that was last changed by zxid.
+// sane() checks the fields of a node, in a tree whose newest change is zxid.
 func sane(s *nodes.State, zxid int64) error {
 	if s.Czxid < 0 || s.Mzxid < s.Czxid || s.Pzxid < s.Czxid || s.Mzxid > zxid || s.Pzxid > zxid {
 		return fmt.Errorf("zxids %d, %d, %d are out of order", s.Czxid, s.Mzxid, s.Pzxid)
@@ -190,7 +190,7 @@ func sane(s *nodes.State, zxid int64) error {
 	return nil
 }
 
-// place puts a node under its parent.
+// place() puts a node under its parent.
 func (l *Loader) place(path string, s nodes.State) error {
 	t := l.tree
 	if path == "/" {
@@ -226,7 +226,7 @@ func (l *Loader) Finish() (*Tree, error) {
 	return t, nil
 }
 
-// unreverse reverses the order of the directories, because a snapshot walks them from the end. So a server
+// unreverse() reverses the order of the directories, because a snapshot walks them from the end. So a server
 // that loaded a snapshot lists and walks nodes in the same order as the server that wrote it, unless there
 // were writes during the snapshot.
 func (t *Tree) unreverse() {
@@ -246,7 +246,7 @@ func (t *Tree) unreverse() {
 	}
 }
 
-// place makes a node of the given state under `parent`, which is nil for the root.
+// place() makes a node of the given state under `parent`, which is nil for the root.
 func (t *Tree) place(parent *nodes.Node, path string, s nodes.State) error {
 	if path == "/" {
 		if t.Root != nil {
@@ -271,7 +271,7 @@ func (t *Tree) place(parent *nodes.Node, path string, s nodes.State) error {
 	return nil
 }
 
-// complete checks that t has the nodes that every tree has, and drops the ACLs that no node has.
+// complete() checks that t has the nodes that every tree has, and drops the ACLs that no node has.
 func (t *Tree) complete() error {
 	for _, path := range []string{"/", quotaPath, configPath} {
 		if t.Root == nil || t.At(path) == nil {

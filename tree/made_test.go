@@ -128,7 +128,7 @@ func (g *Gen) Request() (jute.OpCode, []byte) {
 	return op, jute.AppendMultiHeader(body, jute.OpError, true, -1)
 }
 
-// body appends the body of an operation.
+// body() appends the body of an operation.
 func (g *Gen) body(b []byte, op jute.OpCode) []byte {
 	version := pick(g, -1, -1, -1, 0, 1, 2, -2)
 	path := g.Path()

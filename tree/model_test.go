@@ -29,7 +29,7 @@ func programLength(t *testing.T) int {
 	return n
 }
 
-// programSeed returns the seed of a random test; ZLOCKD_SEED repeats one.
+// programSeed returns the seed of a random test; ZLOCKD_SEED sets it.
 func programSeed(t *testing.T) uint64 {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("ZLOCKD_SEED"); s != "" {
@@ -42,8 +42,8 @@ func programSeed(t *testing.T) uint64 {
 }
 
 // A random program gets the same replies and events from the tree and from the model. From time to time, the
-// content of both is compared, too. A second tree makes the same changes. Sometimes a tree that is loaded
-// from its snapshot takes its place. The second tree never differs from the first.
+// content of both is compared, too. A second tree makes the same changes and never differs from the first.
+// Sometimes a tree that was loaded from a snapshot of the second tree takes the place of the second tree.
 func TestTreeDoesWhatTheModelDoes(t *testing.T) {
 	race.Alone(t)
 	const program = 2000 // operations until a fresh start
@@ -74,7 +74,7 @@ type run struct {
 	model *Model
 	snap  *tree.Snapshot
 	load  *tree.Loader
-	taken string // content of the tree when snap was started
+	taken string // content of the tree when `snap` was started
 }
 
 func newRun(t *testing.T, seed uint64) *run {
@@ -87,7 +87,7 @@ func (r *run) fail(format string, args ...any) {
 	r.Fatalf("ZLOCKD_SEED=%d, step %d: %s", r.seed, r.step0, fmt.Sprintf(format, args...))
 }
 
-// change returns the same change for the tree, its twin and the model.
+// change() returns the same change for the tree, its twin and the model.
 func (r *run) change() (a, b, c tree.Change) {
 	a = tree.Change{Zxid: r.zxid + 1, Time: r.now, Session: int64(r.g.IntN(4)), IDs: r.g.Identities(),
 		NoQuota: r.g.IntN(5) == 0, NoTTL: r.g.IntN(20) == 0, OneLayout: r.g.IntN(3) > 0}
@@ -132,7 +132,7 @@ func (r *run) step() {
 	r.snapshot()
 }
 
-// modelPath turns the alias of the root into its path, because the model has no alias.
+// modelPath turns "", which also names the root, into "/", because the model knows only "/".
 func modelPath(p string) string {
 	if p == "" {
 		return "/"
@@ -201,7 +201,7 @@ func (r *run) read() {
 	}
 }
 
-// snapshot starts, continues or ends a snapshot of the twin. It replaces the twin by the snapshot if no
+// snapshot() starts, continues or ends a snapshot of the twin. It replaces the twin by the snapshot if no
 // change came in between.
 func (r *run) snapshot() {
 	switch {

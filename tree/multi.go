@@ -10,7 +10,7 @@ import (
 type multiOp struct {
 	op     jute.OpCode
 	create jute.CreateRequest
-	set    jute.SetDataRequest // PathVersion also serves delete and check
+	set    jute.SetDataRequest // its PathVersion is also for delete and check
 }
 
 // next() reads the next operation of a multi into o and reports whether there is one.
@@ -60,8 +60,8 @@ func multiCreate(op jute.OpCode, flags int32) jute.OpCode {
 	return jute.OpError
 }
 
-// step applies one operation of a multi. MARSHALLINGERROR is the answer to the whole multi: for a null id in
-// an ACL, or for a create that has no time to live although its flags ask for one.
+// step() applies one operation of a multi. The code MARSHALLINGERROR is the answer to the whole multi. It is
+// for a null id in an ACL, or for a create that has no time to live although its flags ask for one.
 func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) {
 	kind := o.op
 	switch o.op {
@@ -70,7 +70,7 @@ func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) 
 			return reply, jute.MarshallingError
 		}
 		if o.op != jute.OpCreate {
-			kind = jute.OpCreate2 // the result of every create whose answer has the Stat
+			kind = jute.OpCreate2 // the results of all creates whose answers have the Stat have this type
 		}
 		reply = jute.AppendMultiHeader(reply, kind, false, jute.OK)
 		return t.create(c, o.op, &o.create, reply)
@@ -85,8 +85,8 @@ func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) 
 	return reply, t.check(c, &o.set.PathVersion)
 }
 
-// multiSize is the memory that the operations of a multi and their results need in total. Allocating it at
-// once avoids repeated copies while it grows.
+// multiSize is the memory that the operations of a multi and their results need in total. It is allocated at
+// once, because memory that grows is copied again and again.
 type multiSize struct {
 	ops, changes, writes, events, reply int
 }
@@ -176,7 +176,7 @@ func appendFailure(b []byte, n, failed int, code jute.ErrCode) []byte {
 	return jute.AppendMultiHeader(b, jute.OpError, true, -1)
 }
 
-// newUndo begins the log of a multi.
+// newUndo returns an empty log of changes, by which a multi that fails is undone.
 func (t *Tree) newUndo(m multiSize) *undoLog {
 	return &undoLog{hash: t.hash, zxid: t.zxid, steps: make([]undoStep, 0, m.changes),
 		data: make([]undoData, 0, m.writes)}

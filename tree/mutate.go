@@ -40,10 +40,10 @@ type Event struct {
 	ACL  *acl.Set // ACL of the node at Path when the event happened
 }
 
-// fixACL is acl.Fix for the client of the change.
+// fixACL calls acl.Fix for the client of the change, and counts its steps.
 func (c *Change) fixACL(list []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode) {
 	fixed, code := acl.Fix(list, c.IDs, nullID)
-	c.spend(bounds.ACLSteps * max(0, len(list)+len(fixed)-2)) // each operation pays for one entry
+	c.spend(bounds.ACLSteps * max(0, len(list)+len(fixed)-2)) // one entry of each list costs nothing extra
 	return fixed, code
 }
 
@@ -55,7 +55,7 @@ func (c *Change) allowed(n *nodes.Node, perm int32) bool {
 	return c.asked.Allows(n.ACL, c.IDs, perm)
 }
 
-// intern returns the stored form of the ACL that a client gives to a node.
+// intern() returns the stored form of the ACL that a client gives to a node.
 func (t *Tree) intern(c *Change, acl []jute.ACL) *acl.Set {
 	set := t.acls.Intern(acl)
 	if set.Nodes() == 0 {
@@ -70,7 +70,8 @@ func (c *Change) tell(t jute.EventType, path string, n *nodes.Node) {
 
 // Only the functions below change a tree. Each of them updates every derived index, and rollback can undo it.
 
-// link puts n under its parent. If n was there before, p is its old position. If p is -1, n comes at the end.
+// link() puts n under its parent. If n was there before, p is its old position. If p is -1, n comes at the
+// end.
 func (t *Tree) link(n *nodes.Node, p int) {
 	if n.Parent.Dir == nil {
 		n.Parent.Dir = &nodes.Dir{}
@@ -104,7 +105,7 @@ func (t *Tree) link(n *nodes.Node, p int) {
 	}
 }
 
-// unlink removes n, which has no children, from its parent and returns the position that n had there.
+// unlink() removes n, which has no children, from its parent and returns the position that n had there.
 func (t *Tree) unlink(n *nodes.Node) int {
 	p := n.Parent.Dir.Remove(t.Seed, n.Name)
 	delete(t.kins, n)
@@ -130,7 +131,7 @@ func (t *Tree) unlink(n *nodes.Node) int {
 	return p
 }
 
-// spread updates the counts that the ancestors of n keep of their descendants.
+// spread() updates the counts that the ancestors of n keep of their descendants.
 func (t *Tree) spread(n *nodes.Node, count int, bytes int64) {
 	t.size += bytes
 	for a := n.Parent; a != nil; a = a.Parent {
@@ -234,7 +235,7 @@ const (
 	mixSetACL
 )
 
-// mix mixes a change into the digest: its kind (the parameter `what`) and the node after the change.
+// mix() mixes a change into the digest: its kind (the parameter `what`) and the node after the change.
 func (t *Tree) mix(what uint64, path string, n *nodes.Node) {
 	h := &t.hash
 	kind := uint64(n.Kind)
@@ -251,7 +252,7 @@ func (t *Tree) mix(what uint64, path string, n *nodes.Node) {
 	h.Int(uint64(uint32(n.CV))<<32 | uint64(n.Children()))
 }
 
-// spend counts n steps. It returns false when the budget is used up, for this and all later calls.
+// spend() counts n steps. It returns false when the budget is used up, for this and all later calls.
 func (c *Change) spend(n int) bool {
 	if budget := max(c.Budget, bounds.MaxSteps); c.Steps+n > budget {
 		c.Steps = budget

@@ -5,9 +5,9 @@ import (
 	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
-// divides reports whether a contender created under `parent` and a living contender would not see each other,
-// so that both could hold the lock. Only the first call for a directory has a cost that depends on the number
-// of contenders.
+// divides() reports whether a contender created under `parent` and a living contender would not see each
+// other, so that both could hold the lock. Only the first call for a directory has a cost that depends on the
+// number of contenders.
 func (t *Tree) divides(parent *nodes.Node, name string) bool {
 	own := recipe.KinOf(name)
 	switch {
@@ -30,7 +30,8 @@ func (t *Tree) living(n *nodes.Node, of recipe.KinSet) bool {
 	return false
 }
 
-// kinsOf returns the counts of a directory. They are computed on first use and updated from then on.
+// kinsOf returns how many living contenders of each kin a directory has. It counts them on first use; later
+// the counts are updated.
 func (t *Tree) kinsOf(parent *nodes.Node) *kins {
 	if known := t.kins[parent]; known != nil {
 		return known

@@ -9,11 +9,10 @@ import (
 	"github.com/zlockd/zlockd/tree/internal/nodes"
 )
 
-// Quotas live in ordinary nodes: for a path P the limits stand in
-// /zookeeper/quota/P/zookeeper_limits, whose existence activates the quota, and the counts in
-// /zookeeper/quota/P/zookeeper_stats. The text of both is the only state there is; the tree only
-// remembers how many quotas are activated. A quota on / itself does not count anything, as in the
-// reference.
+// Quotas live in ordinary nodes: for a path P the limits stand in /zookeeper/quota/P/zookeeper_limits, whose
+// existence activates the quota, and the counts in /zookeeper/quota/P/zookeeper_stats. The text of both is
+// the only state there is; the tree only remembers how many quotas are activated. A quota on / itself does
+// not count anything, as in ZooKeeper.
 const (
 	limitsName = "zookeeper_limits"
 	statsName  = "zookeeper_stats"
@@ -49,7 +48,7 @@ func (t *Tree) covering(c *Change, path string) (limits, stats *nodes.Node) {
 	return limits, stats
 }
 
-// charge adds to the counts of the quota that covers path. The counts change in place: no version, no zxid
+// charge() adds to the counts of the quota that covers path. The counts change in place: no version, no zxid
 // and no event changes with them.
 func (t *Tree) charge(c *Change, path string, count, bytes int64) {
 	if _, n := t.covering(c, path); n != nil {
@@ -127,7 +126,7 @@ func readQuotaText(text string) quotaText {
 		if at < 0 {
 			continue
 		}
-		names[at] = "," // no later field has this name
+		names[at] = "," // so that a later field with this name is not found
 		if n, err := strconv.ParseInt(strings.TrimRight(v, "="), 10, 64); err == nil {
 			values[at] = n
 		}

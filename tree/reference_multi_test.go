@@ -16,7 +16,7 @@ type step struct {
 	run    func(*tree.Change) ([]byte, jute.ErrCode)
 }
 
-// multi applies all steps, or none.
+// multi() applies all steps, or none.
 func (m *Model) multi(c *tree.Change, d *jute.Decoder, reply []byte) ([]byte, jute.ErrCode, bool) {
 	var steps []step
 	for {
@@ -60,7 +60,7 @@ func (m *Model) multi(c *tree.Change, d *jute.Decoder, reply []byte) ([]byte, ju
 	return jute.AppendMultiHeader(out, jute.OpError, true, -1), jute.OK, true
 }
 
-// step reads one operation. The field run of the result is nil if the whole multi must be refused.
+// step() reads one operation. In the result, `run` is nil if the whole multi must be refused.
 func (m *Model) step(d *jute.Decoder, op jute.OpCode) step {
 	switch op {
 	case jute.OpDelete, jute.OpCheck, jute.OpSetData:
@@ -151,7 +151,7 @@ func (m *Model) overQuota(c *tree.Change, path string, count, bytes int) bool {
 	return over("countHardLimit", "count", count) || over("byteHardLimit", "bytes", bytes)
 }
 
-// field returns a number of a quota's text. It returns -1 if the text lacks this number.
+// field() returns a number of a quota's text. It returns -1 if the text lacks this number.
 func field(text, key string) int64 {
 	for _, pair := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ';' }) {
 		k, v, _ := strings.Cut(pair, "=")

@@ -72,7 +72,7 @@ func (m *Model) allowed(c *tree.Change, path string, perm int32) bool {
 	return rights.Allowed(m.Nodes[path].ACL, c.IDs, perm)
 }
 
-// Apply is tree.Tree.Apply.
+// Apply does what tree.Tree.Apply does.
 func (m *Model) Apply(c *tree.Change, op jute.OpCode, body, reply []byte) ([]byte, jute.ErrCode, bool) {
 	d := jute.NewDecoder(body)
 	if op == jute.OpMulti {
@@ -92,7 +92,7 @@ func (m *Model) Apply(c *tree.Change, op jute.OpCode, body, reply []byte) ([]byt
 	return append(reply, out...), code, true
 }
 
-// decode reads the body of an operation and returns the function that runs it.
+// decode() reads the body of an operation and returns the function that runs it.
 func (m *Model) decode(d *jute.Decoder, op jute.OpCode) func(*tree.Change) ([]byte, jute.ErrCode) {
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
@@ -195,7 +195,7 @@ func (m *Model) create(c *tree.Change, op jute.OpCode, r jute.CreateRequest) ([]
 	return out, jute.OK
 }
 
-// divides reports whether a contender at path would not see a living contender.
+// divides() reports whether a contender at path would not see a living contender.
 func (m *Model) divides(dir, path string) bool {
 	own := recipe.KinOf(recipe.Base(path))
 	for other, n := range m.Nodes {
@@ -327,7 +327,7 @@ func cloneACL(acl []jute.ACL) []jute.ACL {
 	return out
 }
 
-// CloseSession is tree.Tree.CloseSession.
+// CloseSession does what tree.Tree.CloseSession does.
 func (m *Model) CloseSession(c *tree.Change, session int64) {
 	var paths []string
 	for p, n := range m.Nodes {
@@ -343,7 +343,7 @@ func (m *Model) CloseSession(c *tree.Change, session int64) {
 	}
 }
 
-// Reap is tree.Tree.Reap.
+// Reap does what tree.Tree.Reap does.
 func (m *Model) Reap(c *tree.Change, path string, now int64) bool {
 	n := m.Nodes[path]
 	due := n.Kind == tree.ContainerNode && n.CV != 0 || n.Kind == tree.TTLNode && now-n.Mtime > n.TTL
@@ -354,10 +354,10 @@ func (m *Model) Reap(c *tree.Change, path string, now int64) bool {
 	return true
 }
 
-// SetConfig is tree.Tree.SetConfig.
+// SetConfig does what tree.Tree.SetConfig does.
 func (m *Model) SetConfig(c *tree.Change, text []byte) { m.write(c, "/zookeeper/config", text, -1) }
 
-// SetCounter is tree.Tree.SetCounter.
+// SetCounter does what tree.Tree.SetCounter does.
 func (m *Model) SetCounter(path string, cv int32) bool {
 	n, ok := m.Nodes[path]
 	if ok {

@@ -61,7 +61,7 @@ func hasCommand(block string) bool {
 	return false
 }
 
-// block runs the commands of a block and returns what they print.
+// block() runs the commands of a block and returns what they print.
 func (s *script) block(lines []string) string {
 	s.out.Reset()
 	for i := 0; i < len(lines); i++ {

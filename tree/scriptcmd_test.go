@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// script is the state of a script. Its changes have zxids from 1, and a time of 1000 times the zxid unless
-// "time" sets another.
+// script is the state of a script. Its changes have zxids from 1. Their time is 1000 times the zxid, unless
+// the command `time` sets another.
 type script struct {
 	*testing.T
 	tree *tree.Tree
@@ -66,7 +66,7 @@ var scriptOps = map[string]jute.OpCode{
 	"get": jute.OpGetData, "ls": jute.OpGetChildren, "multi": jute.OpMulti,
 }
 
-// body encodes the request of a command.
+// body() encodes the request of a command.
 func (a args) body(b []byte, op jute.OpCode) []byte {
 	str := func(b []byte, s string) []byte {
 		if s == "null" {
@@ -113,7 +113,7 @@ func (a args) body(b []byte, op jute.OpCode) []byte {
 	return b
 }
 
-// run runs one command.
+// run() runs one command.
 func (s *script) run(list []string, more [][]string) {
 	a := parse(list)
 	p := a["1"]
@@ -186,7 +186,7 @@ func multiBody(ops [][]string) (b []byte) {
 	return jute.AppendMultiHeader(b, jute.OpError, true, -1)
 }
 
-// change makes the next change and prints its events.
+// change() makes the next change and prints its events.
 func (s *script) change(f func(*tree.Change)) {
 	s.zxid++
 	c := s.Change
@@ -293,7 +293,7 @@ func (s *script) catchUp(a args) {
 		func(e jute.EventType, p string) { fmt.Fprintln(&s.out, e, pathNote(p)) })
 }
 
-// reload replaces the tree by what its snapshot holds.
+// reload() replaces the tree by what its snapshot holds.
 func (s *script) reload() {
 	snap, load := s.tree.StartSnapshot(), tree.NewLoader()
 	for done := false; !done; {
@@ -306,7 +306,7 @@ func (s *script) reload() {
 	s.tree = loaded
 }
 
-// print prints a reply.
+// print() prints a reply.
 func (s *script) print(op jute.OpCode, b []byte, code jute.ErrCode) {
 	if code != jute.OK {
 		fmt.Fprintln(&s.out, code)

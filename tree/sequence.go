@@ -26,9 +26,10 @@ func appendSequence(b []byte, cv int32) []byte {
 	return append(b, digits...)
 }
 
-// Above sets a living tree that the loaded tree will replace. The Loader then gives no parent a lower count
-// of created children than it has in the living tree, so that no sequential name is given out twice. The
-// living tree may change before each call of Add; the caller reports its creates by Created.
+// Above sets a living tree that the loaded tree will replace. Each parent in the loaded tree then gets at
+// least the count of created children that it has in the living tree, so that no sequential name is given out
+// twice. The living tree may change before each call of Add; the caller reports the new nodes in it by
+// Created.
 func (l *Loader) Above(live *Tree) { l.live = live }
 
 // Created raises the count of a node that is already loaded, after the living tree has created a child of it.
@@ -42,7 +43,7 @@ func (l *Loader) Created(path string) {
 	}
 }
 
-// counter returns the larger of a loaded count and the living tree's. Counts wrap, so a negative count is
+// counter() returns the larger of a loaded count and the living tree's. Counts wrap, so a negative count is
 // larger than any other.
 func (l *Loader) counter(path string, cv int32) int32 {
 	if l.live != nil {

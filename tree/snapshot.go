@@ -17,8 +17,8 @@ import (
 //	end     nodes i64
 //
 // in the encoding of package jute. The header comes first, the end last. Every node comes once and after its
-// parent. `shared` is how many bytes its path has in common with the path of the previous node. Without it, a
-// large directory deep in a small tree would make a huge snapshot.
+// parent. `shared` is how many bytes a node's path has in common with the path of the previous node.
+// These bytes are left out. Otherwise a large directory deep in a small tree would make a huge snapshot.
 const (
 	recHeader = 'H'
 	recACL    = 'A'
@@ -32,9 +32,8 @@ const snapshotVersion = 1
 // even if it could have more nodes.
 const maxChunk = 256 << 10
 
-// Snapshot is the tree as it was when StartSnapshot was called. While it is
-// open, the first change to a node that was not yet written out keeps a copy
-// of it, and nothing else slows down.
+// Snapshot is the tree as it was when StartSnapshot was called. While the snapshot is open, the first change
+// to a node that was not yet written out keeps a copy of the node. Nothing else slows down.
 type Snapshot struct {
 	tree   *Tree
 	mark   uint32 // Node.Mark of the nodes of which the snapshot needs nothing more
@@ -130,7 +129,7 @@ func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 	return b, s.stage == stageDone
 }
 
-// step writes the next child of the directory on top of the stack, or leaves
+// step() writes the next child of the directory on top of the stack, or leaves
 // the directory.
 func (s *Snapshot) step(b []byte) []byte {
 	f := &s.stack[len(s.stack)-1]
@@ -148,8 +147,8 @@ func (s *Snapshot) step(b []byte) []byte {
 	return s.visit(b, n, f.path)
 }
 
-// visit writes n, whose path is in s.path, and steps into it. The node written last is n's parent or is below
-// this parent. So both paths begin with the same bytes; `shared` is their number.
+// visit() writes n, whose path is in s.path, and steps into it. The node written last is n's parent or is
+// below this parent. So both paths begin with the same bytes; `shared` is their number.
 func (s *Snapshot) visit(b []byte, n *nodes.Node, shared int) []byte {
 	n.Mark = s.mark // only the walk and changes look at marks, and they never run at once
 	st := &n.State
@@ -166,7 +165,7 @@ func (s *Snapshot) visit(b []byte, n *nodes.Node, shared int) []byte {
 
 // Changes call the three methods below. A nil snapshot is one that is not open.
 
-// keep saves the state of n before it changes.
+// keep() saves the state of n before it changes.
 func (s *Snapshot) keep(n *nodes.Node) {
 	if s == nil || n.Mark == s.mark {
 		return
@@ -190,7 +189,7 @@ func (s *Snapshot) keepDeleted(n *nodes.Node, path string) {
 	s.deleted = append(s.deleted, deletedNode{path, st})
 }
 
-// skip marks a new node, which is not part of the snapshot.
+// skip() marks a new node, which is not part of the snapshot.
 func (s *Snapshot) skip(n *nodes.Node) {
 	if s != nil {
 		n.Mark = s.mark

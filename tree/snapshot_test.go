@@ -196,7 +196,7 @@ func TestAnyDifferenceShowsInTheDigest(t *testing.T) {
 }
 
 // TestSnapshotBesideWritersAndReaders takes snapshots as a server does: chunks and reads under a read lock,
-// changes under the write lock. The race detector reports it if one of them needs another lock.
+// changes under the write lock. If these locks do not suffice, the race detector reports a race.
 func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 	w := grown(programSeed(t), 300)
 	for i := range 2000 { // a directory large enough for an index and a kept listing

@@ -189,7 +189,7 @@ func TestReadsHaveTheirPrices(t *testing.T) {
 	expect.Equal(t, cost{size, steps}, cost{3 * 4100, 3 * 6}, "a multiRead of which the answer becomes too long")
 }
 
-// The copies of an answer count for the budget of a multiRead.
+// Copying the answers uses up the budget of a multiRead, too.
 func TestCopiesOfAMultiReadHoldTheBudget(t *testing.T) {
 	tr := tree.New()
 	tr.SetLimits(0, 0, 0, 1<<30)

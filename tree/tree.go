@@ -40,10 +40,10 @@ type Tree struct {
 	size  int64 // bytes of all paths and data
 
 	acls       acl.Table
-	reapable   []*nodes.Node // containers and TTL nodes; Node.Slot is the position
+	reapable   []*nodes.Node // containers and TTL nodes; Node.Slot is a node's position here
 	quotas     int           // number of activated quotas
 	quotaTexts map[*nodes.Node]quotaText
-	kins       map[*nodes.Node]*kins // counts of the directories for which Change.OneLayout needed them
+	kins       map[*nodes.Node]*kins // contenders by kin, for the directories that Change.OneLayout needed
 
 	undo  *undoLog  // undo log of the multi that is being applied; otherwise nil
 	buf   []byte    // scratch space for names and keys

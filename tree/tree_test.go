@@ -135,7 +135,7 @@ func BenchmarkEphemerals(b *testing.B) {
 	}
 }
 
-// write applies one create or delete.
+// write() applies one create or delete.
 func (s *pieces) write(session int64, op jute.OpCode, body []byte) bool {
 	s.zxid++
 	c := tree.Change{Zxid: s.zxid, Session: session}
@@ -159,8 +159,8 @@ func (s *pieces) remove(path string) bool {
 	return s.write(1, jute.OpDelete, jute.AppendInt(jute.AppendString(nil, path), -1))
 }
 
-// A tree changes between the pieces of a walk. The walk meets each node that was there at its start and at
-// its end.
+// A tree changes between the pieces of a walk. The walk meets each node that exists both at the start and at
+// the end of the walk.
 func TestWalksInPiecesMissNothing(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -40,7 +40,7 @@ type undoData struct {
 	null         bool
 }
 
-// writing() must be called before the data of n changes.
+// writing() records the data of n. It must be called before the data change.
 func (u *undoLog) writing(n *nodes.Node) {
 	if u != nil {
 		u.steps = append(u.steps, undoStep{node: n, at: stepData})
@@ -48,18 +48,19 @@ func (u *undoLog) writing(n *nodes.Node) {
 	}
 }
 
-// created() must be called before the parent of n changes.
+// created() records that n is created. It must be called before the parent of n changes.
 func (u *undoLog) created(n *nodes.Node) { u.deleted(n, stepCreate) }
 
-// deleted() must be called before the parent of n changes.
+// deleted() records that n is deleted from the position `at`. It must be called before the parent of n
+// changes.
 func (u *undoLog) deleted(n *nodes.Node, at int) {
 	if u != nil {
 		u.steps = append(u.steps, undoStep{n, n.Parent.Pzxid, n.Parent.CV, int32(at)})
 	}
 }
 
-// rollback undoes all recorded changes, the newest first, and ends the log. The tree is then as it was before
-// the multi, even in the order of its directories.
+// rollback() undoes all recorded changes, the newest first, and ends the log. The tree is then as it was
+// before the multi, even in the order of its directories.
 func (t *Tree) rollback() {
 	u := t.undo
 	t.undo = nil

@@ -20,8 +20,8 @@ func ExampleGate_Admit() {
 	// fence: stale token 41 (exclusive) for /jobs/nightly
 }
 
-// A resource server wants the sequencer of the lock that guards a resource. It answers writes of former
-// holders with 412.
+// A resource server requires the sequencer of the lock that guards a resource. It answers writes of former
+// holders with status 412.
 func ExampleHandler() {
 	documents := map[string]string{}
 	put := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -109,13 +109,13 @@ func (s *FileStore) known(res string, t Token) bool {
 	return s.durable[res] == t
 }
 
-// exclude blocks every other Gate.Do of the resource on this machine, except that readers do not block each
-// other. Raise uses another lock, because it runs while this lock is held.
+// exclude() blocks every other Gate.Do of the resource on this machine, except that readers do not block each
+// other. Raise uses another lock, because Raise runs while this lock is held.
 func (s *FileStore) exclude(ctx context.Context, res string, m Mode) (unlock func(), waited bool, err error) {
 	return s.lock(ctx, s.file(res, ".do"), m == Shared)
 }
 
-// write replaces the token file in one step, durably.
+// write() replaces the token file in one step, durably.
 func (s *FileStore) write(res string, t Token) error {
 	tmp, err := os.CreateTemp(s.dir, ".token-*")
 	if err != nil {

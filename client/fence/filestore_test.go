@@ -91,8 +91,8 @@ func TestFileStoreThatCannotLockRaisesNothing(t *testing.T) {
 	expect.Equal(t, must.Get(s.Load(t.Context(), "/a"))(t), 0, "the token")
 }
 
-// A hold that waits for another process after it was admitted does not run if a later hold is admitted in the
-// meantime.
+// A hold is admitted, and then waits for another process. If a later hold is admitted in the meantime, the
+// waiting hold does not run.
 func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
 	must.OK(t, err)

@@ -89,7 +89,7 @@ func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 	return g.do(ctx, resource, m, t, func(ctx context.Context, _ bool) error { return f(ctx) })
 }
 
-// do is like Do, and also tells f whether the call had to wait for earlier holds.
+// do() is like Do, and also tells f whether the call had to wait for earlier holds.
 func (g *Gate) do(ctx context.Context, resource string, m Mode, t Token,
 	f func(ctx context.Context, waited bool) error) error {
 	if err := ctx.Err(); err != nil {
@@ -154,8 +154,8 @@ type excluder interface {
 	exclude(ctx context.Context, resource string, m Mode) (unlock func(), waited bool, err error)
 }
 
-// exclude blocks other processes. It then checks the token again, because a later hold may have come and gone
-// during the wait.
+// exclude() blocks other processes. It then checks the token again, because a later hold may have come and
+// gone during the wait.
 func (g *Gate) exclude(
 	ctx context.Context, resource string, m Mode, t Token,
 ) (unlock func(), waited bool, err error) {
@@ -191,7 +191,7 @@ type run struct {
 	done   chan struct{}
 }
 
-// olderThan returns a running call that must end before (m, t) may start.
+// olderThan returns a running call that must end before a call with mode m and token t may start.
 func (b *busy) olderThan(m Mode, t Token) *run {
 	for r := range b.runs {
 		if r.token < t && (m == Exclusive || r.mode == Exclusive) {

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// stores runs a test on each kind of store.
+// stores() runs a test on each kind of store.
 func stores(t *testing.T, f func(t *testing.T, s Store)) {
 	t.Run("memory", func(t *testing.T) { f(t, new(MemoryStore)) })
 	t.Run("file", func(t *testing.T) {
@@ -378,7 +378,7 @@ type row struct {
 	fence   Token
 }
 
-// update does what this statement does, under any isolation level that makes one statement atomic,
+// update() does what this statement does, under any isolation level that makes one statement atomic,
 //
 //	UPDATE account SET balance = :b, fence = :t WHERE id = :id AND fence <= :t
 //
@@ -401,7 +401,7 @@ func TestSQLFormRefusesFormerHolders(t *testing.T) {
 		rows int
 	}{
 		{100, 5, 1}, // the first holder
-		{110, 5, 1}, // writes again
+		{110, 5, 1}, // the first holder again
 		{200, 8, 1}, // the second holder
 		{120, 5, 0}, // the first holder after a long pause
 		{210, 8, 1},
@@ -412,7 +412,7 @@ func TestSQLFormRefusesFormerHolders(t *testing.T) {
 	expect.That(t, r.balance == 210 && r.fence == 8, "the row holds %d under %d", r.balance, r.fence)
 }
 
-// The SQL statement and a Gate decide alike. The statement decides together with the write.
+// The SQL statement and a Gate admit the same tokens. The statement decides and writes in one step.
 func TestSQLFormAgreesWithTheGate(t *testing.T) {
 	var r row
 	var g Gate
@@ -423,7 +423,7 @@ func TestSQLFormAgreesWithTheGate(t *testing.T) {
 	}
 }
 
-// A hold ends the calls of older holds, unless both are readers. Calls with its own token go on.
+// A hold ends the calls of older holds, unless both holds are readers. Calls with its own token go on.
 func TestCallsOfOlderHoldsEnd(t *testing.T) {
 	for _, c := range []struct {
 		running, next Mode

@@ -20,7 +20,7 @@ func Middleware(g *Gate, next http.Handler) http.Handler {
 // later hold comes, the context of the running request ends.
 //
 // A sequencer is no secret and has no signature. Without Checker the handler believes what a caller sends. A
-// caller that makes up a sequencer shuts out the holders of the lock in that sequencer. If Lock is nil, too,
+// caller that makes up a sequencer shuts out the holders of the lock that it names. If Lock is nil as well,
 // each path that a caller names stays in the gate's store. So without Checker let only authenticated callers
 // reach the handler.
 //
@@ -86,7 +86,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// confirm asks the checker, if there is one.
+// confirm() asks the checker, if there is one.
 func (h *Handler) confirm(ctx context.Context, s Sequencer) error {
 	if h.Checker == nil {
 		return nil

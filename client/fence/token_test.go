@@ -194,7 +194,8 @@ func TestParseSequencerWantsFourFields(t *testing.T) {
 	}
 }
 
-// Names of the greatest length have a text, and so has the token zero, which means no token.
+// A sequencer with names of the greatest length has a text form. The token zero, which means that there is no
+// token, has one as well.
 func TestLongestNamesAndAbsentTokens(t *testing.T) {
 	s := Sequencer{"/" + strings.Repeat("a", maxNames-2), "n", Shared, 1}
 	var back Sequencer

@@ -40,7 +40,7 @@ func Describe(s string) Description {
 	return d
 }
 
-// separate reports whether the marker of a name in Curator's layout is a word of its own: "block-" is not
+// separate() reports whether the marker of a name in Curator's layout is a word of its own: "block-" is not
 // "lock-".
 func separate(c Contender, l Layout) bool {
 	if l != LayoutCurator || c.Kind.Family() == FamilyReadWrite || c.Maker != MakerUnknown {

@@ -85,8 +85,8 @@ func NewEntry(n *Node, d *Description) Entry {
 // shownData bounds how many bytes of a node's data the method Tell shows.
 const shownData = 200
 
-// Tell fills in Owner and Data. To decode every record would be most of the work of a look at all locks, so
-// callers call Tell only for entries that they show.
+// Tell fills in Owner and Data. Callers call it only for entries that they show, because to decode every
+// record would be most of the work of a look at all locks.
 func (e *Entry) Tell() {
 	data := e.raw
 	if o, ok := e.Record(); ok {

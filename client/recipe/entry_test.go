@@ -43,8 +43,8 @@ func TestAnswersAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// A contender can be asked to leave only if its program looks for such a request. A request is found in every
-// form.
+// A contender can be asked to leave only if its program looks for such a request. Entry.Asked finds a request
+// in each form in which it is written.
 func TestAskable(t *testing.T) {
 	for name, c := range map[string]struct {
 		e             Entry
@@ -100,7 +100,7 @@ func TestReadsOfAQueue(t *testing.T) {
 	}
 }
 
-// A wait is certain only between two tasks, and only if it is for all of the holders.
+// A wait is certain only if both parties are tasks and the waiter waits for all of the holders.
 func TestWaitsThatAreCertain(t *testing.T) {
 	g := &Graph{Parties: []Party{{Task: "a"}, {Task: "b"}, {Session: 3}}}
 	for e, want := range map[Edge]bool{

@@ -25,7 +25,7 @@ type Party struct {
 	Cycle   int     `json:"cycle,omitempty"` // number of the party's cycle, from 1; 0: in no cycle
 }
 
-// Label returns a name of the party that is meant for people.
+// Label returns a name of the party for people to read.
 func (p *Party) Label() string {
 	switch {
 	case p.Host != "" && p.PID != 0:

@@ -18,7 +18,7 @@ const (
 	// LayoutHost is shared with programs whose nodes are host-R-0000000001 and
 	// host-W-0000000002.
 	LayoutHost
-	// LayoutPolicy is for read-write locks WithPolicy; no other program uses it.
+	// LayoutPolicy is for read-write locks with the option WithPolicy; no other program uses it.
 	LayoutPolicy
 	// LayoutLatch is for elections shared with Curator's LeaderLatch.
 	LayoutLatch

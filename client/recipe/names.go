@@ -21,8 +21,8 @@ type marker struct {
 	text   string
 }
 
-// The markers of all layouts. "lock-" also covers "-lock-": Curator without protection writes neither an id
-// nor a dash before it.
+// The markers of all layouts. The marker "lock-" also stands for "-lock-", because Curator without protection
+// writes no id and no dash before it.
 var markers = []marker{
 	{LayoutCurator, RoleRead, "__READ__"},
 	{LayoutCurator, RoleWrite, "__WRIT__"},
@@ -59,7 +59,7 @@ func NodeName(l Layout, k Role, id ID, host string) string {
 	case LayoutKazoo:
 		return id.Hex() + m
 	case LayoutHost:
-		// A program that splits the name at dashes must find host, type and number.
+		// Programs split the name at dashes into host, type and number, so the host must contain no dash.
 		return strings.NewReplacer("-", "_", "/", "_").Replace(host) + "~" + id.Hex() + m
 	default:
 		return "_c_" + id.UUID() + "-" + m
@@ -144,7 +144,7 @@ func MakerOf(head string) Maker {
 		rest = strings.TrimSuffix(rest, "-")
 		switch {
 		case len(rest) >= 36 && isSelfUUID(rest) && (len(rest) == 36 || isSlot(rest[36:])):
-			return MakerSelf // isSelfUUID ignores the other digits
+			return MakerSelf // isSelfUUID checks only two digits: version and variant
 		case len(rest) == 36 && isUUID(rest):
 			return MakerCurator
 		case len(rest) == 32 && isHex(rest):
@@ -165,12 +165,13 @@ func MakerOf(head string) Maker {
 	return made
 }
 
-// Before is the order of numbers. It compares their difference with 0, so it stays right when the numbers
-// wrap.
+// Before reports whether the number a comes before the number b. It compares their difference with 0, so it
+// stays right when the numbers wrap.
 func Before(a, b int32) bool { return a-b < 0 }
 
-// Compare is the order of a queue. After a downgrade two numbers are equal, because the read node takes the
-// number of its write node. The write node comes first: while it exists, it excludes all others.
+// Compare compares two contenders by their order in the queue. After a downgrade two numbers are equal,
+// because the read node takes the number of its write node. The write node comes first: while it exists, it
+// excludes all others.
 func Compare(a, b Contender) int {
 	switch {
 	case a.Seq != b.Seq:
@@ -189,7 +190,7 @@ func Compare(a, b Contender) int {
 
 // Names of children that make a directory a lock of another kind.
 const (
-	SimpleName  = "lock"   // the one node of the textbooks' lock: its creator holds
+	SimpleName  = "lock"   // the one node of the textbooks' lock: its creator holds the lock
 	PermitsName = "leases" // directory of a semaphore's permits
 	QueueName   = "locks"  // directory of a semaphore's queue
 )
@@ -213,8 +214,8 @@ func Parent(p string) string {
 	return "/"
 }
 
-// Likeness reads names that differ from the own name only in id and number. In a long queue these are nearly
-// all names, and the pass over them is the main cost of a turn.
+// Likeness reads names that differ from the client's own name only in id and number. In a long queue nearly
+// all names are like that, and to read them is the main cost of a turn.
 type Likeness struct {
 	own  Contender
 	tail string // the text between id and number
@@ -230,7 +231,7 @@ func LikenessOf(own Contender) *Likeness {
 		return &Likeness{}
 	}
 	if seq, ok := ParseSeq(own.Name[len(own.Name)-10:]); !ok || seq != own.Seq {
-		return &Likeness{} // the number has a sign
+		return &Likeness{} // the number has a sign: this Likeness reads no name
 	}
 	return &Likeness{own: own, tail: own.Name[idEnds : len(own.Name)-10]}
 }

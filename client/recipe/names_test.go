@@ -65,7 +65,7 @@ func TestMakersByTheirIDs(t *testing.T) {
 	}
 }
 
-// While the write node of a downgrade is there, it comes before the read node of the same number.
+// While the write node of a downgrade is there, it comes before the read node with the same number.
 func TestWriterComesBeforeTheReaderOfItsNumber(t *testing.T) {
 	w, r := Contender{Name: "w", Kind: RoleWrite, Seq: 4}, Contender{Name: "r", Kind: RoleRead, Seq: 4}
 	expect.Equal(t, Compare(w, r), -1, "the writer beside the reader")
@@ -155,7 +155,7 @@ func TestContendersByName(t *testing.T) {
 	expect.That(t, d.Word, "block- does not count as the name of a lock")
 }
 
-// The word before the number of a name tells the role, whatever separates it, and in any case.
+// The word before the number in a name tells the role, whatever the separator, and in upper or lower case.
 func TestPlainRoleOfAName(t *testing.T) {
 	for head, want := range map[string]struct {
 		role Role

@@ -138,7 +138,7 @@ func TestAskBackHasRoomForTheWish(t *testing.T) {
 	expect.Equal(t, len(r.By), 100, "the length of the asker's name")
 	expect.Equal(t, len(r.Reason), 200, "the length of the reason")
 
-	var kept []int // lengths of data that keep the field of another version
+	var kept []int // lengths of the data for which AskBack keeps the field of another version
 	for pad := MaxOwnerData; pad < 2*MaxOwnerData-len(`{"v":1,"host":"h","new":""}`); pad++ {
 		record := `{"v":1,"host":"h","new":"` + strings.Repeat("n", pad) + `"}`
 		data := AskBack([]byte(record), MakerSelf, Revocation{By: "ann"})

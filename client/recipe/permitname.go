@@ -32,8 +32,8 @@ func SlotOf(name string) int {
 	return n
 }
 
-// LimitOf reads the number of permits: kazoo stores a number, package client a record, Curator
-// nothing.
+// LimitOf reads the number of permits from a semaphore's data. kazoo stores a number, package client stores a
+// record, and Curator stores nothing.
 func LimitOf(data string) int {
 	if n, err := strconv.Atoi(data); err == nil && len(data) < 10 && n > 0 {
 		return n

@@ -106,8 +106,8 @@ func IsPolicyNode(name string) bool {
 	return ok
 }
 
-// ParsePolicyNodes parses a list. It fails on a contender of another layout, which would not see nodes of
-// this layout.
+// ParsePolicyNodes parses the names of a directory's children. It fails on a contender of another layout,
+// which would not see nodes of this layout.
 func ParsePolicyNodes(names []string) ([]PolicyNode, error) {
 	nodes := make([]PolicyNode, 0, len(names))
 	for _, name := range names {

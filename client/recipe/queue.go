@@ -14,7 +14,7 @@ const (
 	KindRWLock    Kind = "rwlock"
 	KindSemaphore Kind = "semaphore"
 	KindLatch     Kind = "latch"  // Curator's leader latch: the first contender leads
-	KindSimple    Kind = "simple" // one node; the session that creates it holds
+	KindSimple    Kind = "simple" // one node; the session that creates it holds the lock
 	KindParty     Kind = "party"  // participants that do not wait for each other
 	KindUnknown   Kind = "unknown"
 )

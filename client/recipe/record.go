@@ -10,8 +10,8 @@ import (
 type Record struct {
 	ZL     int     `json:"zl"`               // 1
 	Holder *string `json:"holder,omitempty"` // lock delay: id of the hold, "" after a clean unlock
-	// Dead says that a contender has found the mark's owner dead. The lock delay begins at the time of this
-	// write. See DelayLeft of package turns.
+	// Dead says that a contender has found the mark's owner dead. The lock delay begins when the contender
+	// writes Dead. See DelayLeft of package turns.
 	Dead  bool `json:"dead,omitempty"`
 	Limit int  `json:"limit,omitempty"` // how many permits a semaphore has
 

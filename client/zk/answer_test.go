@@ -53,8 +53,8 @@ func TestOldAnswerOfACreateInAMulti(t *testing.T) {
 	}
 }
 
-// The first operation with its own error code caused the refusal of a multi. The other operations have no
-// error, or the code that says that another operation failed.
+// If a multi is refused, the first operation that has an error code of its own caused the refusal. The other
+// operations have no error, or the code that says that another operation failed.
 func TestOperationToBlame(t *testing.T) {
 	const runtimeInconsistency = -2
 	for want, codes := range [][]jute.ErrCode{

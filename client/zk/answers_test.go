@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// scripted returns the address of a server that grants every session. answer() makes the answer to
+// scripted() returns the address of a server that grants every session. answer() makes the answer to
 // a request from the number of the connection, the request's xid and its operation. After an answer that is
 // shorter than its length field says, the server closes the connection.
 func scripted(t *testing.T, answer func(n, xid int32, op jute.OpCode) []byte) string {
@@ -29,7 +29,7 @@ func scripted(t *testing.T, answer func(n, xid int32, op jute.OpCode) []byte) st
 	})
 }
 
-// serve grants a session on a connection, and answers its requests.
+// serve() grants a session on a connection, and answers its requests.
 func serve(conn net.Conn, answer func(xid int32, op jute.OpCode) []byte) {
 	for first := true; ; first = false {
 		request := readRequest(conn)

@@ -48,7 +48,7 @@ type call struct {
 	tries int  // how often the request has failed between two servers
 }
 
-// begin begins the frame of a call: the length, the xid and the operation. The caller appends the rest.
+// begin() begins the frame of a call: the length, the xid and the operation. The caller appends the rest.
 func (r *call) begin(op jute.OpCode, path string, size int) []byte {
 	r.op, r.path, r.done = op, path, make(chan struct{})
 	b, _ := jute.BeginFrame(make([]byte, 0, size+20))
@@ -61,10 +61,10 @@ func (r *call) end(b []byte) {
 	r.frame = b
 }
 
-// stamp writes the xid into the frame.
+// stamp() writes the xid into the frame.
 func (r *call) stamp(xid int32) { binary.BigEndian.PutUint32(r.frame[4:], uint32(xid)) }
 
-// finish ends the call, unless it is over. Conn.mu is held.
+// finish() ends the call, unless it is over. Conn.mu is held.
 func (r *call) finish(err error) {
 	if r.stage == over {
 		return
@@ -76,8 +76,8 @@ func (r *call) finish(err error) {
 	close(r.done)
 }
 
-// submit sends calls one after the other, or queues them until there is a connection. If `soon` is true, the
-// calls may wait a moment for other calls.
+// submit() sends calls one after the other, or queues them until there is a connection. If `soon` is true,
+// the calls may wait a moment for other calls.
 func (c *Conn) submit(soon bool, calls ...*call) {
 	c.mu.Lock()
 	for _, r := range calls {
@@ -89,7 +89,7 @@ func (c *Conn) submit(soon bool, calls ...*call) {
 	c.put(soon, calls...)
 }
 
-// fits returns an error if the request of a call is too long.
+// fits() returns an error if the request of a call is too long.
 func (c *Conn) fits(r *call) error {
 	if size := len(r.frame) - 4; size > c.opt.MaxRequest {
 		return fmt.Errorf("%w: %s %s, %d bytes", ErrTooLarge, r.op, r.path, size)
@@ -97,7 +97,7 @@ func (c *Conn) fits(r *call) error {
 	return nil
 }
 
-// put does the work of submit. It is called with c.mu held, and unlocks c.mu.
+// put() does the work of submit. It is called with c.mu held, and unlocks c.mu.
 func (c *Conn) put(soon bool, calls ...*call) {
 	switch {
 	case c.err != nil:
@@ -119,7 +119,7 @@ func (c *Conn) put(soon bool, calls ...*call) {
 	}
 }
 
-// refuse ends calls that wait for a connection. It is called with c.mu held and unlocks it.
+// refuse() ends calls that wait for a connection. It is called with c.mu held and unlocks it.
 func (c *Conn) refuse(calls []*call, err error) {
 	for _, r := range calls {
 		r.finish(err)
@@ -127,7 +127,7 @@ func (c *Conn) refuse(calls []*call, err error) {
 	c.mu.Unlock()
 }
 
-// leave gives up a call because ctx has ended. It returns nil if the call was over already.
+// leave() gives up a call because ctx has ended. It returns nil if the call was over already.
 func (c *Conn) leave(ctx context.Context, r *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

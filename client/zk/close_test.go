@@ -116,7 +116,7 @@ func TestDialGivenUpWhileItConnects(t *testing.T) {
 	})
 }
 
-// Two goroutines that close a Conn end the session once, and both wait for it.
+// If two goroutines close a Conn, the Conn ends the session once, and both goroutines wait for that.
 func TestCloseOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

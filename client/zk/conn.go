@@ -77,7 +77,7 @@ type Conn struct {
 	told    State
 }
 
-// tell reports a state to OnState. After Expired or Closed it reports no other state.
+// tell() reports a state to OnState. After Expired or Closed it reports no other state.
 func (c *Conn) tell(s State) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
@@ -222,7 +222,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	return err
 }
 
-// end records that the session is over, and ends all calls and watches that wait for it.
+// end() records that the session is over, and ends all calls and watches that wait for it.
 func (c *Conn) end(err error, s State) {
 	c.mu.Lock()
 	if c.err != nil {

@@ -22,7 +22,7 @@ import (
 
 var errNo = errors.New("refused")
 
-// piped returns a connection. do() gets the other end.
+// piped() returns one end of a connection, and passes the other end to do().
 func piped(do func(net.Conn)) *closing {
 	near, far := net.Pipe()
 	go func() {
@@ -32,20 +32,20 @@ func piped(do func(net.Conn)) *closing {
 	return &closing{Conn: near}
 }
 
-// obliging grants a session, and answers every request with OK.
+// obliging() is a server that grants a session, and answers every request with OK.
 func obliging(conn net.Conn) {
 	serve(conn, func(xid int32, _ jute.OpCode) []byte { return reply(xid, jute.OK, 0, nil) })
 }
 
-// mute reads, but never answers.
+// mute() is a server that reads, but never answers.
 func mute(conn net.Conn) { io.Copy(io.Discard, conn) }
 
-// curt closes the connection at the first request.
+// curt() is a server that closes the connection at the first request.
 func curt(conn net.Conn) { readRequest(conn) }
 
-// dialled returns a function for Options.Dial. That function numbers the servers from 0 in the order of their
-// first connection. It calls do() with the number of the server, and the number of earlier connections to
-// that server.
+// dialled() returns a function for Options.Dial. That function numbers the servers from 0 in the order of
+// their first connection. It calls do() with the number of the server, and the number of earlier connections
+// to that server.
 func dialled(do func(ctx context.Context, server, before int) (net.Conn, error)) func(context.Context, string,
 	string) (net.Conn, error) {
 	var mu sync.Mutex
@@ -67,15 +67,15 @@ func dialled(do func(ctx context.Context, server, before int) (net.Conn, error))
 	}
 }
 
-// quit closes a Conn without a wait for the server.
+// quit() closes a Conn without a wait for the server.
 func quit(c *zk.Conn) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	c.Close(ended)
 }
 
-// The Conn tries the first server at once. It tries the next server when the first is unusable, or after a
-// moment. When one server accepts the session, the other tries end.
+// The Conn connects to the first server at once. It also connects to the next server when the first is
+// unusable, or after a moment. When one server accepts the session, the other attempts end.
 func TestNextServerIsTriedBeside(t *testing.T) {
 	for name, x := range map[string]struct {
 		first func(ctx context.Context) (net.Conn, error)

@@ -13,7 +13,7 @@ import (
 // stagger is how long the Conn waits for one server before it also tries the next server.
 const stagger = 200 * time.Millisecond
 
-// run is the goroutine of the connection: it connects, reads, and connects again
+// run() is the goroutine of the connection: it connects, reads, and connects again
 // until the session is over.
 func (c *Conn) run() {
 	defer close(c.finished)
@@ -52,8 +52,8 @@ func (c *Conn) run() {
 	}
 }
 
-// leaving reports whether the Conn needs no more connections. Close ends the session first and records that a
-// moment later. A connection that is made between these two moments would ask for a session that no longer
+// leaving() reports whether the Conn needs no more connections. Close ends the session first and records that
+// a moment later. A connection that is made between these two moments would ask for a session that no longer
 // exists.
 func (c *Conn) leaving() bool {
 	c.mu.Lock()
@@ -87,9 +87,9 @@ type opened struct {
 	err  error
 }
 
-// connect tries every server once, beginning with the server whose index is `first`, and returns the link to
-// the server that first accepts the session. It opens connections in parallel, and begins each a moment after
-// the previous one. It makes the handshakes one after another, because only one server can take over a
+// connect() tries every server once, beginning with the server whose index is `first`, and returns the link
+// to the server that first accepts the session. It opens connections in parallel, and begins each a moment
+// after the previous one. It makes the handshakes one after another, because only one server can take over a
 // session.
 func (c *Conn) connect(first int) (*link, int, error) {
 	ctx, cancel := context.WithCancel(c.life)
@@ -135,7 +135,7 @@ func (c *Conn) connect(first int) (*link, int, error) {
 	return nil, 0, last
 }
 
-// note records why a server could not be used.
+// note() records why a server could not be used.
 func (c *Conn) note(server string, err error) {
 	c.mu.Lock()
 	c.trouble[server] = err
@@ -144,9 +144,9 @@ func (c *Conn) note(server string, err error) {
 	c.opt.OnTrouble(server, err)
 }
 
-// race opens connections to all servers until ctx ends, and sends one result for each server. It begins each
-// connection a moment after the previous one, or at once when `kick` says that an earlier server could not be
-// used.
+// race() opens connections to all servers until ctx ends, and sends one result for each server. It begins
+// each connection a moment after the previous one, or at once when `kick` says that an earlier server could
+// not be used.
 func (c *Conn) race(ctx context.Context, first int, kick <-chan struct{}, results chan<- opened) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()

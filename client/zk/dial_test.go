@@ -212,7 +212,7 @@ func TestServerThatIsSilentIsNamed(t *testing.T) {
 	quit(c)
 }
 
-// secured returns the address of a TLS front for addr, and the pool that contains its certificate.
+// secured() returns the address of a TLS front for addr, and the pool that contains its certificate.
 func secured(t *testing.T, addr string) (string, *x509.CertPool) {
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"},

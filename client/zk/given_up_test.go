@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// served returns a Conn whose server answers each request with what answer() returns.
+// served() returns a Conn whose server answers each request with what answer() returns.
 func served(t *testing.T, answer func(xid int32, op jute.OpCode) []byte) *zk.Conn {
 	return must.Get(zk.Dial(t.Context(), "a", zk.Options{
 		Dial: dialled(func(context.Context, int, int) (net.Conn, error) {
@@ -22,9 +22,9 @@ func served(t *testing.T, answer func(xid int32, op jute.OpCode) []byte) *zk.Con
 		})}))(t)
 }
 
-// Of a session's persistent watches at one path, a ZooKeeper before 3.9 keeps only the newest. If that is the
-// recursive watch of a subscription whose caller has stopped waiting, the other subscriptions of the path
-// still hear of changes of the list of children.
+// A ZooKeeper before 3.9 keeps only the newest of a session's persistent watches at one path. This may be the
+// recursive watch of a subscription whose caller has given up. Even then the other subscriptions at the path
+// hear when the list of children changes.
 func TestGivenUpSubscriptionTakesNoEventsFromOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watches, hold := 0, make(chan struct{})
@@ -35,7 +35,7 @@ func TestGivenUpSubscriptionTakesNoEventsFromOthers(t *testing.T) {
 				if watches++; watches > 1 {
 					<-hold
 				}
-			case jute.OpSync: // the recursive watch tells of the child, not of the list
+			case jute.OpSync: // a recursive watch reports the new child, not the changed list
 				event = jute.AppendEventFrame(nil, 2, jute.EventCreated, "/s/a")
 			}
 			return append(event, reply(xid, jute.OK, 0, nil)...)
@@ -55,8 +55,8 @@ func TestGivenUpSubscriptionTakesNoEventsFromOthers(t *testing.T) {
 	})
 }
 
-// A server drops the watch of a node that the session may no longer read, and tells nothing. RemoveWatches
-// ends the wait for such a watch too, although the server knows no watch.
+// A server silently drops the watch of a node that the session may no longer read. RemoveWatches also ends a
+// wait for such a watch, although the server no longer has it.
 func TestRemoveWatchesEndsWaitsWithoutAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := served(t, func(xid int32, op jute.OpCode) []byte {

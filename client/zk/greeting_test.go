@@ -51,9 +51,9 @@ func TestAnswersThatGrantNoSession(t *testing.T) {
 	}
 }
 
-// The Conn opens one more connection to learn why a server closes connections. It opens another one for this
-// only after the server was usable. Even if the server says nothing on that connection, the Conn finds a
-// reason within a moment.
+// To learn why a server closes connections, the Conn opens one more connection. It does so again only after
+// the server was usable. Even if the server says nothing on that connection, the Conn finds a reason within a
+// moment.
 func TestWhyAServerClosesConnections(t *testing.T) {
 	for name, x := range map[string]struct {
 		probe func(conn net.Conn)

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// greet asks a server to take the session, and presents the identities.
+// greet() asks a server to take the session, and presents the identities.
 func (c *Conn) greet(conn net.Conn, server string) (*link, error) {
 	stop := context.AfterFunc(c.life, func() { conn.Close() })
 	defer stop()
@@ -47,7 +47,7 @@ func (c *Conn) greet(conn net.Conn, server string) (*link, error) {
 	}, nil
 }
 
-// hello makes the handshake for a session, or for a new session if sid is 0, and returns what the
+// hello() makes the handshake for a session, or for a new session if sid is 0, and returns what the
 // server grants.
 func (c *Conn) hello(conn net.Conn, br io.Reader, sid, zxid int64, password []byte) (int64, time.Duration,
 	[]byte, error) {

@@ -63,7 +63,7 @@ func (p *patient) Read(b []byte) (int, error) {
 
 func (l *link) close() { l.once.Do(func() { l.conn.Close() }) }
 
-// put adds a call to the output. The caller holds c.mu and must call flush after it.
+// put() adds a call to the output. The caller holds c.mu and must call flush() afterwards.
 func (l *link) put(r *call) {
 	xid := r.xid
 	if xid == 0 {
@@ -80,7 +80,7 @@ func (l *link) put(r *call) {
 	l.c.opt.Counters.Requests.Add(1)
 }
 
-// flush writes the output, unless another goroutine does. It is called with c.mu held and unlocks
+// flush() writes the output, unless another goroutine does. It is called with c.mu held and unlocks
 // it.
 func (l *link) flush() {
 	switch {
@@ -99,7 +99,8 @@ func (l *link) flush() {
 	}
 }
 
-// callersRounds is how many rounds the goroutine of a caller writes.
+// callersRounds bounds how many rounds of writing a caller's goroutine does. Then another goroutine takes
+// over.
 const callersRounds = 2
 
 // flushSoon leaves the output to the next flush, or to a goroutine that it starts. That goroutine runs when
@@ -113,9 +114,9 @@ func (l *link) flushSoon() {
 	}()
 }
 
-// write writes until the output is empty. After the given number of rounds it leaves the rest to another
+// write() writes until the output is empty. After the given number of rounds it leaves the rest to another
 // goroutine. The goroutine of a caller also leaves the rest when other callers have added so many bytes that
-// a write may wait. write is called with c.mu held and l.writing set.
+// a write may wait. write() is called with c.mu held and l.writing set.
 func (l *link) write(rounds int) {
 	left := false
 	for len(l.out) > 0 {
@@ -148,7 +149,7 @@ func (l *link) write(rounds int) {
 	l.c.mu.Unlock()
 }
 
-// ping sends a ping whenever the link sent nothing for a third of the timeout, until the link is gone. The
+// ping() sends a ping whenever the link sent nothing for a third of the timeout, until the link is gone. The
 // server must hear from the client within the timeout, and the client must hear from the server within two
 // thirds of it.
 func (l *link) ping() {
@@ -237,7 +238,7 @@ func (l *link) answers() (bad bool, err error) {
 // maxFrame is the longest answer that the Conn accepts.
 const maxFrame = 1 << 30
 
-// match finds the call to which an answer belongs: the first unanswered call. Only answers about identities
+// match() finds the call to which an answer belongs: the first unanswered call. Only answers about identities
 // may come before their turn. Events and pings have no call.
 func (l *link) match(xid int32, zxid int64) (*call, error) {
 	if xid == jute.XidEvent || xid == jute.XidPing {
@@ -262,7 +263,7 @@ func (l *link) match(xid int32, zxid int64) (*call, error) {
 	return nil, errOrder
 }
 
-// take removes a call that has its answer. Until then the call is pending, so that it ends with the
+// take() removes a call that has its answer. Until then the call is pending, so that it ends with the
 // connection or the session. c.mu is held.
 func (l *link) take(r *call) {
 	if i := slices.Index(l.pending, r); i >= 0 {

@@ -35,7 +35,7 @@ func (g *gated) Close() error {
 	return g.Conn.Close()
 }
 
-// linked returns a Conn whose connection the test controls. Nothing reads from that connection.
+// linked() returns a Conn whose connection the test controls. Nothing reads from that connection.
 func linked(t *testing.T) (*Conn, *link, *gated) {
 	near, far := net.Pipe()
 	t.Cleanup(func() { near.Close(); far.Close() })
@@ -147,7 +147,8 @@ func (u unhurried) Done() <-chan struct{} {
 	return u.Context.Done()
 }
 
-// Events that come together, before callers of Next begin to wait, reach all these callers, one each.
+// Several events may come at once, before the callers of Next begin to wait. Then each of these callers gets
+// one event.
 func TestEventsReachAllCallersOfNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := linked(t)
@@ -294,7 +295,8 @@ func TestAnswerToAnIdentityOvertakes(t *testing.T) {
 	must.Equal(t, c.Pending(), 0, "unanswered requests")
 }
 
-// A read that failed between servers, and whose caller leaves before it is sent again, is not sent again.
+// A read fails between two servers, and its caller leaves before the Conn sends the read again. Then the Conn
+// does not send it again.
 func TestReadGivenUpBetweenTwoTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, l, g := linked(t)
@@ -354,8 +356,8 @@ func TestNoConnectionForASessionThatIsOver(t *testing.T) {
 	}
 }
 
-// The pause between two tries grows up to the longest one. Each differs from its planned length by less than
-// a quarter.
+// The pause between two tries grows up to the longest one. Each pause differs from its planned length by less
+// than a quarter.
 func TestPausesGrow(t *testing.T) {
 	const first, last = 50 * time.Millisecond, time.Second
 	for n, want := range map[int]time.Duration{1: first, 2: 2 * first, 3: 4 * first, 4: 8 * first, 5: 16 * first,

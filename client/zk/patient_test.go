@@ -71,7 +71,8 @@ func TestServerThatSendsWithoutAPauseIsNotSilent(t *testing.T) {
 	}
 }
 
-// A subscription that is closed, or whose watch a server refuses to set again, ends for each caller of Next.
+// If a subscription is closed, or a server refuses to set its watch again, each caller of Next learns that
+// the subscription is over.
 func TestSubscriptionThatEndsIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan net.Conn, 1)

@@ -68,7 +68,7 @@ func add[T any](p *Pipe, r *Reply[T]) *Reply[T] {
 	return r
 }
 
-// do sends one request and waits for its answer.
+// do() sends one request and waits for its answer.
 func do[T any](ctx context.Context, c *Conn, r *Reply[T]) (T, error) {
 	if err := ctx.Err(); err != nil {
 		var none T

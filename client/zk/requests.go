@@ -47,7 +47,7 @@ func newGet(c chroot, path string, kind watchKind) *Reply[Node] {
 	return r
 }
 
-// clone copies data. Nil stays nil, and empty stays empty.
+// clone() copies data. Nil stays nil, and empty stays empty.
 func clone(b []byte) []byte {
 	if b == nil {
 		return nil
@@ -229,22 +229,22 @@ func (c *Conn) WhoAmI(ctx context.Context) ([]ID, error) {
 	return do(ctx, c, r)
 }
 
-// Create adds a create to the pipe.
+// Create adds a create request to the pipe.
 func (p *Pipe) Create(op Create) *Reply[Created] { return add(p, newCreate(p.c.root, op)) }
 
 // Get adds a read to the pipe.
 func (p *Pipe) Get(path string) *Reply[Node] { return add(p, newGet(p.c.root, path, noWatch)) }
 
-// Exists adds an exists to the pipe.
+// Exists adds an exists request to the pipe.
 func (p *Pipe) Exists(path string) *Reply[*Stat] { return add(p, newExists(p.c.root, path, noWatch)) }
 
-// Names adds a request for the names of a node's children to the pipe.
+// Names adds to the pipe a request for the names of a node's children.
 func (p *Pipe) Names(path string) *Reply[Names] { return add(p, newNames(p.c.root, path, noWatch)) }
 
 // GetW adds to the pipe a read that sets a watch; see [Reply.Watch].
 func (p *Pipe) GetW(path string) *Reply[Node] { return add(p, newGet(p.c.root, path, watchData)) }
 
-// ExistsW adds to the pipe an exists that sets a watch; see [Reply.Watch].
+// ExistsW adds to the pipe an exists request that sets a watch; see [Reply.Watch].
 func (p *Pipe) ExistsW(path string) *Reply[*Stat] {
 	return add(p, newExists(p.c.root, path, watchData))
 }

@@ -220,7 +220,7 @@ func TestNamesWithoutAllocation(t *testing.T) {
 			expect.Equal(t, len(name), 44, "name %q", name)
 			break
 		}
-		// Free of one list does not change other lists.
+		// Free() on one list does not change other lists.
 		want := names.List()
 		for range 10 {
 			other := must.Get(c.Names(ctx, "/n"))(t)

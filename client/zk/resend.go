@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// attach makes l the link that carries the session. It sends the watches first, and then the waiting calls.
-// It returns false if the Conn was closed.
+// attach() makes `l` the link that carries the session. It sends the watches first, and then the waiting
+// calls. It returns false if the Conn was closed.
 func (c *Conn) attach(l *link) bool {
 	c.mu.Lock()
 	if c.closing || c.err != nil {
@@ -27,7 +27,7 @@ func (c *Conn) attach(l *link) bool {
 	clear(c.trouble)
 	c.asked = ""
 	c.opt.Counters.Connections.Add(1)
-	close(c.ready) // after the counter has changed, because a caller that waits for ready may read the counter
+	close(c.ready) // only now: a caller that waits for `ready` may read the counter
 	l.flush()
 	c.opt.Logger.Debug("connected", "server", l.server)
 	c.tell(Connected)
@@ -57,7 +57,7 @@ func (c *Conn) setWatches(s *jute.SetWatches) *call {
 	return r
 }
 
-// detach removes a link that has ended. Reads under way will be sent again, and writes fail. The result
+// detach() removes a link that has ended. Reads under way will be sent again, and writes fail. The result
 // `useful` is true if the server answered requests of the session and sent no bad answer.
 func (c *Conn) detach(l *link, why error) (useful bool) {
 	l.close()
@@ -89,8 +89,8 @@ func (c *Conn) detach(l *link, why error) (useful bool) {
 	return useful
 }
 
-// resend repeats a read, after a moment, because it failed between servers. It returns false if no caller
-// waits for the read.
+// resend repeats, after a moment, a read that failed between servers. It returns false if no caller waits for
+// the read.
 func (c *Conn) resend(l *link, r *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -59,7 +59,7 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 			select {
 			case <-rule.Acted():
 			default:
-				continue // a late cut of an earlier round broke this connection
+				continue // another connection: the cut of an earlier round came late and broke this one
 			}
 			rule.Remove()
 			n := must.Get(c.Get(ctx, "/r"))(t)
@@ -72,8 +72,8 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 	})
 }
 
-// A read that failed between servers is repeated like one whose connection was lost; the
-// outcome of a write is unknown.
+// The Conn repeats a read that failed between servers, as after the loss of a connection. A write that failed
+// there has an unknown outcome.
 func TestReadsThatFailedBetweenServersAreRepeated(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -167,7 +167,7 @@ func TestLostAnswerIsNoticed(t *testing.T) {
 			set <- err
 		}()
 		soon(t, "the drop", rule.Acted())
-		n := must.Get(c.Get(ctx, "/r"))(t) // the answer to this read comes where the lost answer is expected
+		n := must.Get(c.Get(ctx, "/r"))(t) // this answer comes in the place of the lost one
 		must.Equal(t, string(n.Data), "y", "read %q", n.Data)
 		is(t, soon(t, "the write", set), zk.ErrConnectionLost)
 	})
@@ -204,7 +204,7 @@ func TestContextEnds(t *testing.T) {
 		is(t, err, context.Canceled)
 		is(t, err, zk.ErrUncertain)
 		hold.Release()
-		if st := must.Get(set.Wait(ctx))(t); st.Version != 1 { // Wait may be called again
+		if st := must.Get(set.Wait(ctx))(t); st.Version != 1 { // Wait() may be called again
 			t.Fatalf("version %d", st.Version)
 		}
 
@@ -342,8 +342,8 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// The Conn gives up a connection on which it hears nothing for two thirds of the timeout, and keeps an idle
-// connection by pings. The test uses virtual time.
+// The Conn gives up a connection on which it hears nothing for two thirds of the timeout. Its pings keep an
+// idle connection alive. The test uses virtual time.
 func TestSilentServerIsLeft(t *testing.T) {
 	zlocktest.Virtual(t, func(t *testing.T, s *zlocktest.Server) {
 		link := s.Link()
@@ -371,7 +371,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 	})
 }
 
-// silent returns the address of a server that accepts connections and sends nothing but `text`.
+// silent() returns the address of a server that accepts connections and sends nothing but `text`.
 func silent(t *testing.T, text string) string {
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var mu sync.Mutex
@@ -469,13 +469,13 @@ func TestParseServers(t *testing.T) {
 	}
 }
 
-// A server that has lost its data refuses every session that has seen newer data. When the session is also
-// over by the client's clock, the Conn ends it, and the program can open another session.
+// A server that has lost its data refuses every session that has seen newer data. Once the session has also
+// timed out by the client's clock, the Conn ends it, and the program can open another session.
 func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	leak.Check(t)
 	config := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond}
 	old, fresh := config.Start(t), config.Start(t)
-	// The limit is long, because a probe for a new session waits until the server has closed that session.
+	// The limit is long: the Conn probes with a new session, and waits until the server has closed that session.
 	opt := zk.Options{Timeout: time.Second, AttemptLimit: patience}
 	c, p := proxied(t, old.Addr, opt)
 	for made := 0; made < 5; made++ {
@@ -495,15 +495,15 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	is(t, c.Err(), zk.ErrSessionExpired)
 	left := fresh.Sessions()
 	expect.That(t, len(left) <= 0, "the question left sessions behind: %v", left)
-	// If no server begins another session, the Conn asks for the old session again and again, and does not give
-	// it up.
+	// While no server lets the Conn begin another session, the Conn asks for the old session again and again,
+	// and does not give it up.
 	for {
 		c, p = proxied(t, old.Addr, zk.Options{Timeout: before.Timeout})
 		p.Blackhole(true)
 		if p.Connections() == 1 {
 			break
 		}
-		p.Blackhole(false) // the machine stalled, so the server may have answered on another connection
+		p.Blackhole(false) // the machine stalled: the server may have answered on another connection
 	}
 	p.Cut()
 	select {
@@ -523,7 +523,7 @@ func TestLongTimeoutIsNotShort(t *testing.T) {
 	}
 }
 
-// Open refuses options that cannot work before it dials.
+// Before it dials, Open refuses options that cannot work.
 func TestOpenRefusesWhatCannotBeUsed(t *testing.T) {
 	for _, opt := range []zk.Options{{Timeout: -1}, {AttemptLimit: -1}, {MaxRequest: -1}} {
 		_, err := zk.Open("127.0.0.1:1", opt)
@@ -660,7 +660,7 @@ func TestServerThatDropsConnectionsIsAskedLessAndLess(t *testing.T) {
 	for range 5 {
 		last = soon(t, "another connection", taken)
 	}
-	// The first of the five comes at once, the others after 50, 100, 200 and 400 ms, less a quarter at most.
+	// The first of the five comes at once, the next ones after 50, 100, 200 and 400 ms, less a quarter at most.
 	must.That(t, last.Sub(first) > 500*time.Millisecond, "six connections in %v", last.Sub(first))
 	must.OK(t, c.Close(within(t)))
 }

@@ -20,22 +20,22 @@ func doW[T any](ctx context.Context, c *Conn, r *Reply[T]) (T, *Watch, error) {
 }
 
 // watches are the watches of a session. Conn.mu is held in all methods. Only the goroutine that reads from
-// the server adds and fires watches, so at each answer the table is equal to the server's table at that
-// answer.
+// the server adds and fires watches. So whenever it has read an answer, this table is as the server's table
+// was when the server sent that answer.
 type watches struct {
 	once map[watchKey]*Watch
-	subs map[string][]*Subscription // by the path from the server's root
+	subs map[string][]*Subscription // key: the path from the server's root
 
-	// deep has the paths at which the server has a recursive watch. A ZooKeeper before 3.9 keeps only one
+	// `deep` has the paths at which the server has a recursive watch. A ZooKeeper before 3.9 keeps only one
 	// persistent watch of a session at a path. So a recursive watch must also serve the other subscriptions of
-	// its path, although it does not report that the list of children changed. fire() derives those events from
-	// the events of the children. derived is the path of the last event if fire() derived it, because a later
-	// ZooKeeper may report the same change next.
+	// its path, although it does not report that the list of children changed. fire() derives these events from
+	// the events of the children. `derived` is the path of the last event if fire() derived that event. It is
+	// needed because a later ZooKeeper may report the same change next.
 	deep    map[string]bool
 	derived string
 }
 
-// arm records a watch that the server has set.
+// arm() records a watch that the server has set.
 func (t *watches) arm(r *call, missing bool) {
 	k := watchKey{r.target, r.kind}
 	w := t.once[k]
@@ -47,7 +47,7 @@ func (t *watches) arm(r *call, missing bool) {
 	r.watch = w
 }
 
-// fire delivers an event to the watches and subscriptions of a node. A deletion fires both kinds of watches.
+// fire() delivers an event to the watches and subscriptions of a node. A deletion fires both kinds.
 func (t *watches) fire(full string, ev Event) {
 	if ev.Type != EventChildrenChanged {
 		t.fireOne(watchKey{full, watchData}, ev)
@@ -73,7 +73,7 @@ func (t *watches) fire(full string, ev Event) {
 			}
 		}
 	}
-	lists := ev.Type == EventCreated || ev.Type == EventDeleted // the children of the node above have changed
+	lists := ev.Type == EventCreated || ev.Type == EventDeleted // whether the list of children above has changed
 	if dir := path.Dir(full); lists && dir != full && t.deep[dir] {
 		t.derived = dir
 		for _, s := range t.subs[dir] {
@@ -92,9 +92,9 @@ func (t *watches) fireOne(k watchKey, ev Event) {
 	}
 }
 
-// absent fires the watches of a node that does not exist, according to an answer. The Conn still has such
-// watches only if the server did not report the deletion, because the session may not read the node. Then the
-// server would never fire them.
+// absent() is called when an answer says that a node does not exist. If the Conn still has watches of this
+// node, the server did not report the deletion, because the session may not read the node. The server will
+// never fire these watches, so absent() fires them.
 func (t *watches) absent(full string, ev Event) {
 	for _, kind := range []watchKind{watchData, watchChildren} {
 		if w := t.once[watchKey{full, kind}]; w != nil && !w.missing {
@@ -142,7 +142,8 @@ func (t *watches) endSubscriptions(full string) {
 // server.
 const setWatchesLimit = 128 << 10
 
-// again() returns the requests that set all watches on another connection, and tells the subscriptions of it.
+// again() returns the requests that set all watches on another connection. It sends EventResumed to all
+// subscriptions.
 func (t *watches) again(zxid int64) []*jute.SetWatches {
 	var all []*jute.SetWatches
 	size := setWatchesLimit
@@ -186,7 +187,7 @@ func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
 	r.end(jute.AppendInt(b, jute.WatcherAny))
 	r.repeat = true
 	r.settled = func(err error) {
-		// A server may have dropped a watch without a word, because the session may not read the node.
+		// ErrNoWatcher is a success: a server drops a watch without a word if the session may not read the node.
 		if err == nil || errors.Is(err, ErrNoWatcher) {
 			c.watches.lost(c.root, &jute.SetWatches{Data: []string{full}, Child: []string{full}})
 			c.watches.endSubscriptions(full)
@@ -210,7 +211,7 @@ type Subscription struct {
 
 	// c.mu guards the fields below.
 	events []Event
-	more   chan struct{} // has room for one value
+	more   chan struct{} // wakes a caller of Next(); has room for one value
 	closed bool
 }
 
@@ -236,9 +237,9 @@ func (c *Conn) Subscribe(ctx context.Context, path string, recursive bool) (*Sub
 	return s, nil
 }
 
-// watch sets the watch of a subscription. The watch is recursive if `deep` is true or the server already has
-// a recursive watch at the path. The result `replaced` is true if another call set a recursive watch at the
-// path while this call set one that is not recursive: the recursive watch may be gone.
+// watch() sets the watch of a subscription. The watch is recursive if `deep` is true or the server already
+// has a recursive watch at the path. The result `replaced` is true if this call set a watch that is not
+// recursive while another call set a recursive one: the server may have replaced the recursive watch.
 func (s *Subscription) watch(ctx context.Context, deep bool) (replaced bool, err error) {
 	c := s.c
 	c.mu.Lock()
@@ -262,7 +263,7 @@ func (s *Subscription) watch(ctx context.Context, deep bool) (replaced bool, err
 			t.subs, t.deep = map[string][]*Subscription{}, map[string]bool{}
 		}
 		if deep {
-			t.deep[s.full] = true // even if the caller no longer waits: others wait at this node
+			t.deep[s.full] = true // also if s is closed: other subscriptions at this node use the watch
 		}
 		switch {
 		case s.closed:
@@ -278,13 +279,13 @@ func (s *Subscription) watch(ctx context.Context, deep bool) (replaced bool, err
 	return took, nil
 }
 
-// put adds an event. c.mu is held.
+// put() adds an event. c.mu is held.
 func (s *Subscription) put(ev Event) {
 	s.events = append(s.events, ev)
 	s.wake()
 }
 
-// wake lets a caller of Next look again.
+// wake() makes a waiting caller of Next() check for events again.
 func (s *Subscription) wake() {
 	select {
 	case s.more <- struct{}{}:
@@ -292,8 +293,8 @@ func (s *Subscription) wake() {
 	}
 }
 
-// drop removes the subscription from the table; the caller holds c.mu. `last` reports whether it was the last
-// subscription of its path.
+// drop() removes the subscription from the table; the caller holds c.mu. `last` reports whether it was the
+// last subscription of its path.
 func (s *Subscription) drop() (last bool) {
 	s.closed = true
 	s.wake()
@@ -357,7 +358,7 @@ func (s *Subscription) Close(ctx context.Context) error {
 // eventOf reads a notification.
 func (c *Conn) eventOf(d *jute.Decoder) (full string, ev Event, err error) {
 	t := d.Int()
-	d.Int() // the state, which is always the same
+	d.Int() // skip the state of the session, which is always the same
 	path, _ := d.String()
 	full = strings.Clone(path)
 	return full, Event{EventType(t), c.root.own(full)}, d.Err()

@@ -19,7 +19,7 @@ func TestWatches(t *testing.T) {
 		must.That(t, st == nil, "%+v, %+v", st, w.Event())
 		must.Equal(t, w.Event(), zk.Event{}, "event")
 		node(t, c, "/w", "")
-		select { // the event came before the answer
+		select { // the event must have come before the answer
 		case <-w.Fired():
 		default:
 			t.Fatal("the watch must fire before the change is answered")
@@ -204,8 +204,8 @@ func TestSubscription(t *testing.T) {
 	})
 }
 
-// TestEventBeforeNewState has one goroutine change a node while another reads and
-// watches it: a reader of a new version must have had the event.
+// In TestEventBeforeNewState one goroutine changes a node, and another reads and watches it. When this one
+// has read a new version, it must have had the event.
 func TestEventBeforeNewState(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -244,7 +244,7 @@ func TestEventBeforeNewState(t *testing.T) {
 }
 
 // A server does not report the end of a node to a client that may not read it. Once an answer shows that the
-// node is gone, the Conn drops its watch instead of keeping it forever.
+// node is gone, the Conn drops the watch instead of keeping it forever.
 func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		owner := dial(t, addr, zk.Options{Auth: []zk.Auth{{Scheme: "digest", Secret: []byte("owner:x")}}})

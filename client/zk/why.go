@@ -26,7 +26,7 @@ var (
 	errNotProtocol = errors.New("the answer does not come from a ZooKeeper server")
 )
 
-// wordless reports whether a peer closed a connection without an answer. If the peer had unread data, the
+// wordless() reports whether a peer closed a connection without an answer. If the peer had unread data, the
 // error is a reset.
 func wordless(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
@@ -41,8 +41,8 @@ func whyTLS(err error) error {
 	return fmt.Errorf("TLS: %w", portless(err))
 }
 
-// portless removes the two addresses from an error of a connection. The client's port differs each time, so
-// with the addresses, a log that leaves out repeated errors would write the same error again and again.
+// portless() removes the two addresses from an error of a connection. The client's port differs each time, so
+// a log that leaves out repeated errors would otherwise take each error for a new one.
 func portless(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "read" || op.Op == "write") {
 		return fmt.Errorf("%s: %w", op.Op, op.Err)
@@ -54,7 +54,7 @@ func portless(err error) error {
 const probeLimit = 200 * time.Millisecond
 
 // why() finds out more about a failure. A server that closes connections without a word may be full,
-// or expect TLS. To distinguish these cases, the method opens a second connection. On this connection it
+// or expect TLS. To distinguish these cases, why() opens a second connection. On this connection it
 // first sends nothing, and then the beginning of TLS. The Conn keeps the result until a server can be used.
 func (c *Conn) why(ctx context.Context, server string, err error) error {
 	if errors.Is(err, errNoTLS) {
@@ -85,8 +85,8 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 	var b [1]byte
 	conn.SetReadDeadline(time.Now().Add(probeLimit))
 	if _, err := conn.Read(b[:]); wordless(err) {
-		// A server also closes connections at once while it starts or stops, but not for long. If it did so at the
-		// last attempt, too, it is full.
+		// A server also closes connections at once while it starts or stops, but not for long. So if it already did
+		// this at the last attempt, it is full.
 		if errors.Is(before, errClosed) {
 			return errFull
 		}

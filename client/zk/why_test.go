@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// The Conn distinguishes a peer that closes a connection without an answer from a peer that answers and from
-// one that cannot be reached, at whichever step the error comes.
+// Whichever step fails, the Conn knows whether the peer closed the connection without an answer. A peer that
+// answers, and one that cannot be reached, are other cases.
 func TestErrorsThatSayNothing(t *testing.T) {
 	op := func(name string, err error) error {
 		return &net.OpError{Op: name, Net: "tcp", Source: &net.TCPAddr{Port: 40123}, Addr: &net.TCPAddr{Port: 2181},

@@ -17,11 +17,11 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// viewed starts a server with an admin port and two clients that block each other. One client holds /app/a
+// viewed() starts a server with an admin port and two clients that block each other. One client holds /app/a
 // and waits for /app/b. The other client holds /app/b and waits for /app/a.
 func viewed(t *testing.T) (env map[string]string, auth string, holder *client.Client) {
 	t.Helper()
-	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
+	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // the hash of super:test
 	i := must.Get(zlockd.Start(t.Context(), zlockd.Options{
 		ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
 		SuperDigest: super,

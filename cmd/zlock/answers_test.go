@@ -24,7 +24,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A command that only reads ends by itself, even if the server stops answering, at any point.
+// If the server stops answering, at whatever point, a command that only reads data still ends by itself.
 func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 	t.Parallel()
 	sequencer := fence.Sequencer{Path: "/l", Mode: fence.Exclusive, Token: 7, Node: "lock-0000000003"}.String()
@@ -46,7 +46,7 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 		command, _, _ := strings.Cut(name, " ")
 		for answers := 1; answers <= 4; answers++ {
 			if name == "run -n" && answers != 2 {
-				continue // no option shortens AnswerTimeout for -n, so one round is enough
+				continue // with -n zlock always waits for the whole AnswerTimeout, so one round is enough
 			}
 			t.Run(fmt.Sprintf("%s after %d", name, answers), func(t *testing.T) {
 				t.Parallel()
@@ -219,7 +219,7 @@ func fieldsOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// Each JSON object has exactly one version.
+// Each JSON object has the field "v", the version of the answer format, exactly once.
 func TestAnswersInJSONHaveAVersion(t *testing.T) {
 	all := map[string]any{"empty": struct{}{}, "a server's": json.RawMessage(`{"v":1,"id":"0x1"}`),
 		"a part of a server's": json.RawMessage(`{"id":"0x1"}`)}

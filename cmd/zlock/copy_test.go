@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// If a backup to standard output ends too early, zlock does not say that nothing was written.
+// If a backup ends too early, zlock says that its file was not written, or that its output is incomplete.
 func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "no backup")

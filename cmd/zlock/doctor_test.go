@@ -34,7 +34,7 @@ func TestWrongPortIsNoLostMajority(t *testing.T) {
 // doctor names the actual cause, and gives no harmful advice.
 func TestDoctorNamesTheCause(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // like the port of a stopped process
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections but never answers
 	must.OK(t, err)
 	defer silent.Close()
 	full := must.Get(faultproxy.New(server(t)))(t)

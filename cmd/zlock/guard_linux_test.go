@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Orphans of a long COMMAND that have ended do not stay in the process table.
+// While a long COMMAND runs, its orphans do not stay in the process table after their end.
 func TestAdoptedOrphansDoNotStay(t *testing.T) {
 	t.Parallel()
 	c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--foreground", "/l", "--", "sh", "-c",

@@ -21,18 +21,18 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// running is a 'zlock run' with a COMMAND and its child. Both ignore TERM, and write the time until they are
-// killed.
+// The type running is a 'zlock run' with a COMMAND and COMMAND's child. COMMAND and the child ignore TERM,
+// and write the time again and again until they are killed.
 type running struct {
 	cmd   *exec.Cmd
-	beats string // a file with the times
+	beats string // the name of the file with these times
 	pids  []int
-	// processes refers to the processes with the ids `pids`, even after the system has given an id to another
-	// process: scripts that sleep in a loop use up all ids in half a minute.
+	// `processes` refers to the processes with the ids `pids`. The ids alone are not enough: scripts that sleep
+	// in a loop use up all ids in half a minute, and then the system gives an id to another process.
 	processes []*os.Process
 }
 
-// stubborn is a COMMAND that only KILL ends.
+// `stubborn` is a COMMAND that only KILL ends.
 const stubborn = `trap "" TERM INT HUP; date +%s%N >>"$1"
 (trap "" TERM INT HUP; while :; do date +%s%N >>"$1"; sleep .02; done) &
 echo $$ $! >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
@@ -114,7 +114,7 @@ func (r *running) awaitGone(t *testing.T, within time.Duration) {
 	}
 }
 
-// nextHolder waits for the lock in the same chroot, and returns the time at which it gets it.
+// nextHolder starts another zlock that waits for the lock. The channel gets the time at which the lock moves.
 func nextHolder(t *testing.T, env []string, lock string, options ...string) <-chan time.Time {
 	args := append(append([]string{"run", "-w", "120"}, options...), lock, "--", "date", "+%s%N")
 	cmd := exec.Command(filepath.Join(built.dir, "zlock"), args...)
@@ -207,7 +207,7 @@ func TestCommandDiesAtTheLimitOfAStoppedZlock(t *testing.T) {
 	t.Error("the machine is too busy to end a process")
 }
 
-// pauses() returns a function that returns the longest pause of this process since the call of pauses().
+// pauses() begins to watch this process for pauses. The returned function reports the longest one since then.
 func pauses() (longest func() time.Duration) {
 	stop, most := make(chan struct{}), make(chan time.Duration)
 	go func() {
@@ -245,8 +245,8 @@ sleep .7; kill -INT $PPID; while :; do sleep .02; done`, "/p", "--foreground")
 	expect.Equal(t, exitCode(r.cmd.Wait()), 9, "exit code")
 }
 
-// The guard stays until the lock is given back and the session is closed, so a zlock that is killed before
-// that leaves no lock behind. elect --restart starts a new guard for its next wait, which then does the same.
+// The guard stays until the lock is given back and the session is closed. So a zlock that is killed earlier
+// leaves no lock behind. elect --restart starts a new guard for its next wait, for the same purpose.
 func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 	t.Parallel()
 	const long = "40"
@@ -320,8 +320,8 @@ func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 	must.Await(t, "its place is free", 30*time.Second, func() bool { return waiters() == "" })
 }
 
-// After SIGKILL of zlock its guard closes the session. So the lock moves when COMMAND is dead, before the
-// session would time out. The same holds for a waiter.
+// After SIGKILL of zlock, its guard ends COMMAND and closes the session. So the lock moves as soon as COMMAND
+// is dead, and not only when the session times out. The guard of a killed waiter closes the session, too.
 func TestGuardClosesTheSession(t *testing.T) {
 	t.Parallel()
 	const long = 40 * time.Second

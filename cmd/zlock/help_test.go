@@ -51,7 +51,7 @@ func TestHelpIsInColumns(t *testing.T) {
 
 var shownDefault = regexp.MustCompile(`\((?:[A-Z_]+; )?default:? ([^)]*)\)`)
 
-// byHand lists defaults that are part of a flag's text, with the values in force.
+// byHand names the flags whose help text contains the default as text, each with the default in force.
 var byHand = map[string]string{
 	"servers":         "127.0.0.1:2181",
 	"admin-addr":      "127.0.0.1:8181",

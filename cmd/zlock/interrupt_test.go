@@ -73,7 +73,7 @@ func TestInterruptEndsTheLoopOfAShell(t *testing.T) {
 			cl := holder.client(t)
 			must.Await(t, "it runs or waits", time.Minute, func() bool {
 				q, err := cl.Inspector().Inspect(t.Context(), "/busy")
-				up, _ := os.ReadFile(file + ".up") // the shell writes it a moment after COMMAND has begun
+				up, _ := os.ReadFile(file + ".up") // the shell writes this file a moment after COMMAND has begun
 				return len(up) > 0 && err == nil && (strings.HasPrefix(name, "in ") || len(q.Waiters) == 1)
 			})
 			syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
@@ -84,7 +84,7 @@ func TestInterruptEndsTheLoopOfAShell(t *testing.T) {
 	}
 }
 
-// A zlock that has lost its lock ends without a wait if all servers are gone.
+// If all servers are gone, a zlock that has lost its lock ends without a wait.
 func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -157,7 +157,7 @@ func startTalker(t *testing.T, zlock string, args ...string) *talker {
 	return c
 }
 
-// await reads the output of zlock and COMMAND until a line contains `text`.
+// await() reads the output of zlock and COMMAND until a line contains `text`.
 func (c *talker) await(t *testing.T, text string) {
 	t.Helper()
 	for {
@@ -169,7 +169,7 @@ func (c *talker) await(t *testing.T, text string) {
 	}
 }
 
-// client opens a session in the part of the tree that the talker uses.
+// client() opens a session in the part of the tree that the talker uses.
 func (c *talker) client(t *testing.T) *client.Client {
 	t.Helper()
 	var addr, root string

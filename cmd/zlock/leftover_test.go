@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// soon is a time limit for actions that take an instant, but longer on a busy machine.
+// `soon` is a time limit for actions that take an instant, but longer on a busy machine.
 const soon = 10 * time.Second
 
 func awaitEnd(t *testing.T, what string, pids ...int) {
@@ -36,7 +36,7 @@ func awaitEnd(t *testing.T, what string, pids ...int) {
 	}
 }
 
-// obedient is a COMMAND with a child. TERM ends both.
+// `obedient` is a COMMAND with a child. TERM ends both.
 const obedient = `sleep 1000 & echo $$ $! >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; wait`
 
 func TestKilledZlockLeavesNothing(t *testing.T) {
@@ -92,7 +92,7 @@ func TestKilledZlockAndGuardLeaveNoCommand(t *testing.T) {
 	awaitEnd(t, "the guard", guard)
 }
 
-// ticks returns the processor time of a process, in hundredths of a second.
+// ticks() returns the processor time of a process, in hundredths of a second.
 func ticks(t *testing.T, pid int) int {
 	t.Helper()
 	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(t)
@@ -198,8 +198,8 @@ func TestKilledTestRunLeavesNothing(t *testing.T) {
 	must.Await(t, "all of them have ended", time.Minute, func() bool { return len(marked(mark)) == 0 })
 }
 
-// escaped is a COMMAND with a child in its own session, and the child ignores TERM. escaped writes no process
-// ids, because they would be those of the namespace. The file with the suffix .go shows that the child runs.
+// `escaped` is a COMMAND with a child in its own session, and the child ignores TERM. COMMAND writes no
+// process ids: they are valid only in the namespace. The file with the suffix .go shows that the child runs.
 const escaped = `setsid sh -c 'trap "" TERM INT HUP; : >"$1.go"; while :; do sleep .02; done' sh "$1" &
 until [ -e "$1.go" ]; do sleep .02; done
 `
@@ -237,7 +237,7 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 			r.cmd.Process.Signal(syscall.SIGTERM)
 		}, 128 + int(syscall.SIGTERM)},
 		"all are killed": {`trap "" TERM; : >"$1.pids"; wait`, func(r *running, guard int) {
-			syscall.Kill(guard, syscall.SIGSTOP) // the guard must not be needed
+			syscall.Kill(guard, syscall.SIGSTOP) // the kernel must kill COMMAND without the guard's help
 			r.cmd.Process.Kill()
 			syscall.Kill(guard, syscall.SIGKILL)
 		}, -1},
@@ -323,15 +323,15 @@ func TestContainedCommandGetsItsSignals(t *testing.T) {
 	}
 }
 
-// leashed is a variable in the environment of every process that the tests start, directly or indirectly.
+// `leashed` is a variable in the environment of every process that the tests start, directly or indirectly.
 // Guards, COMMANDs and background jobs leave their process groups and sessions, but keep this variable.
 const leashed = "ZLOCK_TEST_RUN"
 
-// leash starts a process that waits for the end of this one, and then kills the processes that the tests have
-// left.
+// leash() starts a process that waits for the end of this one, and then kills the processes that the tests
+// have left.
 func leash() (stop func(), err error) {
-	// A process that is killed may have started another one after the list was made, so the script repeats the
-	// list.
+	// After the script has made its list, a process in the list may start another process before it is killed.
+	// So the script makes the list again.
 	const script = `cat >/dev/null
 for n in 1 2 3 4 5 6 7 8 9; do
 	found=
@@ -355,7 +355,7 @@ done`
 	return func() { in.Close(); cmd.Wait() }, nil
 }
 
-// leftovers returns the processes of the tests that still run after the time `within`, without the server.
+// leftovers() returns the processes of the tests that still run after the time `within`, without the server.
 func leftovers(within time.Duration) (list []string) {
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
 		list = nil
@@ -370,7 +370,7 @@ func leftovers(within time.Duration) (list []string) {
 	}
 }
 
-// marked returns the processes of a test run that still run.
+// marked() returns the processes of a test run that still run.
 func marked(run string) (list []string) {
 	mark := []byte(leashed + "=" + run + "\x00")
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")

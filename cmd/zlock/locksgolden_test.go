@@ -149,7 +149,7 @@ H /secret/_c_%A8-lock-0000000000 {"v":1,"host":"web-1","pid":11}
 2 /secret/_c_%B8-lock-0000000001
 `
 
-// ids replaces %A8 by an id of version 8 with dashes, and %a4 by an id of version 4 without dashes. The
+// ids() replaces %A8 by an id of version 8 with dashes, and %a4 by an id of version 4 without dashes. The
 // letter chooses the id.
 func ids(line string) string {
 	return regexp.MustCompile(`%[A-Ea-e][48]`).ReplaceAllStringFunc(line, func(s string) string {
@@ -162,7 +162,7 @@ func ids(line string) string {
 	})
 }
 
-// planted makes the forest on a server of its own, and returns the paths of the locks.
+// planted() makes the nodes of lockForest on a server of its own, and returns the paths of the locks.
 func planted(t *testing.T) (env map[string]string, admin string, paths []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -226,8 +226,8 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 	return env, "http://" + i.AdminAddr(), paths
 }
 
-// masked writes JSON objects with sorted fields. It replaces sessions, tokens and addresses by numbers, and
-// leaves out times.
+// The type masked writes JSON objects with sorted fields. It replaces sessions, tokens and addresses by
+// numbers, and leaves out times.
 type masked struct {
 	t     *testing.T
 	names map[string]string
@@ -295,7 +295,7 @@ func (m *masked) value(field string, v any) any {
 	return v
 }
 
-// lines writes an object on one line, and each object in its lists on a line of its own.
+// lines() writes an object on one line, and each object in its lists on a line of its own.
 func (m *masked) lines(into *bytes.Buffer, indent, name string, v any) {
 	lists := map[string][]any{}
 	if o, ok := v.(map[string]any); ok {
@@ -317,7 +317,7 @@ func (m *masked) lines(into *bytes.Buffer, indent, name string, v any) {
 	}
 }
 
-// put writes a title and some objects.
+// put() writes a title and some objects.
 func (m *masked) put(into *bytes.Buffer, title, objects string) {
 	fmt.Fprintf(into, "# %s\n", title)
 	d := json.NewDecoder(strings.NewReader(objects))
@@ -332,8 +332,9 @@ func (m *masked) put(into *bytes.Buffer, title, objects string) {
 	}
 }
 
-// The answers about a forest of locks of all layouts and kinds equal the files of testdata/locks. They come
-// from the server's admin listener, and from zlock with -o json, both by nodes and with --server.
+// A forest has locks of all layouts and kinds. The answers about these locks equal the files of
+// testdata/locks. They come from the server's admin listener, and from zlock with -o json, both by nodes and
+// with --server.
 func TestWhatIsToldOfLocks(t *testing.T) {
 	env, admin, paths := planted(t)
 	files := map[string]*bytes.Buffer{}
@@ -401,7 +402,7 @@ func TestWhatIsToldOfLocks(t *testing.T) {
 	}
 }
 
-// difference shows the first lines that differ, with the title above them.
+// difference() shows the first lines that differ, with the title above them.
 func difference(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	title := ""

@@ -36,7 +36,7 @@ func main() {
 	os.Exit(code)
 }
 
-// program describes the command line of zlock.
+// program() describes the command line of zlock.
 func program(a *call.App) *cli.Program[*call.Call] {
 	return &cli.Program[*call.Call]{
 		Name: "zlock", Does: "run programs under distributed locks, and look after the locks",

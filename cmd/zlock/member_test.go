@@ -41,7 +41,7 @@ type fakeMembers struct {
 	steps    []string     // answers to a job; "": the connection ends there
 	got      []status.Job // jobs that zlock has asked for
 	lists    int
-	restarts bool                // an operator restarts each named server, one for every five lists
+	restarts bool                // if true, one server after another restarts, one for every five lists
 	silent   uint32              // the server that is silent at first
 	empty    func(list int) bool // true: this list is empty, because its server has joined no other server yet
 	t        *testing.T
@@ -109,7 +109,7 @@ func (f *fakeMembers) list(w http.ResponseWriter) {
 	expect.OK(f.t, json.NewEncoder(w).Encode(list))
 }
 
-// restart makes the servers stop and start again in the order 10, 3, 2. Server 2 leads; while it is down,
+// restart() makes the servers stop and start again in the order 10, 3, 2. Server 2 leads; while it is down,
 // server 3 leads. A restarted server does not serve at once.
 func (f *fakeMembers) restart() {
 	round, step := f.lists/5, f.lists%5

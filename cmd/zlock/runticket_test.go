@@ -48,7 +48,7 @@ func (s *ticketRunner) start(args ...string) (cmd *exec.Cmd, out, errs *bytes.Bu
 	return cmd, out, errs
 }
 
-// zlock runs a zlock, which must end with a code, and returns what it wrote.
+// zlock() runs a zlock, which must end with a code, and returns what it wrote.
 func (s *ticketRunner) zlock(code int, args ...string) (out, errs string) {
 	s.t.Helper()
 	cmd, o, e := s.start(args...)
@@ -130,7 +130,7 @@ func TestRunUnderATicketThatAnotherEnded(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
 	zlock := filepath.Join(built.dir, "zlock")
-	for _, give := range []string{"--give", "--leave"} { // with --leave, zlock runs without --give
+	for _, give := range []string{"--give", "--leave"} { // the second run has no --give
 		s.zlock(0, "take", "--ticket-file", "a", "/l")
 		_, errs := s.zlock(call.ExitLost, "run", "--ticket-file", "a", give, "-c", "cp a b && "+zlock+
 			" give --ticket-file b")

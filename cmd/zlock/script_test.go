@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// built holds the binary that the tests run, and a server for it.
+// `built` holds the binary that the tests run, and a server for it.
 var built struct {
 	dir     string // the directory that contains zlock
 	servers string
@@ -75,7 +75,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// server returns the address of the server.
+// server() returns the address of the server.
 func server(t testing.TB) string {
 	t.Helper()
 	must.OK(t, built.err)
@@ -247,7 +247,7 @@ func TestReadmeExamplesWork(t *testing.T) {
 	must.OK(t, os.Symlink(filepath.Join(built.dir, "zlock"), filepath.Join(module, "bin", "zlock")))
 	program = strings.ReplaceAll(found[0][2], "127.0.0.1:2181", server(t))
 	must.OK(t, os.WriteFile(filepath.Join(module, "main.go"), []byte(program), 0o600))
-	// The sums are known, so the build does not need the network for them.
+	// The checksums of the modules are known, so the build does not need the network for them.
 	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil {
 		must.OK(t, os.WriteFile(filepath.Join(module, "go.sum"), sums, 0o600))
 	}

@@ -20,7 +20,7 @@ while :; do date +%s%N >>"$1"; sleep .02; done
 END
 `
 
-// stays keeps a COMMAND running until the file with the suffix .go exists.
+// `stays` keeps a COMMAND running until the file with the suffix .go exists.
 const stays = `
 until [ -e "$1.go" ]; do sleep .02; done`
 
@@ -115,7 +115,7 @@ func TestContainedZlockEndsStrays(t *testing.T) {
 	t.Parallel()
 	needsNamespaces(t)
 	file := filepath.Join(t.TempDir(), "pid")
-	// If setsid ran as the leader of a group, it would return at once, so COMMAND waits for its child.
+	// As the leader of a group, setsid would return at once. So COMMAND waits until the child writes the file.
 	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--contain", "-k", "1", "/l", "--", "sh", "-c",
 		`zlock run -k .3 /m -- sh -c '
 			setsid sh -c "(trap \"\" TERM; while :; do sleep .05; done) & echo \$! >\$F"

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A zlock that waits, or that does not get the lock, names the holder once, for each kind of lock.
+// For each kind of lock, a zlock that waits for the lock, or does not get it, names the holder once.
 func TestWaitersSayWhoHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	const held = `^zlock: /l is held by \S+ pid \d+ since [\d:]+ \(why\)`
@@ -51,8 +51,8 @@ func TestWaitersSayWhoHoldsTheLock(t *testing.T) {
 	}
 }
 
-// The environment of a daemon names a hold that is over. Below the daemon the same path is locked again, and a
-// zlock finds that hold of its ancestor.
+// The environment of a daemon names a hold that is over. A process below the daemon locks the same path. A
+// zlock below that process finds the new hold.
 func TestInheritedHoldAfterAnOldOne(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `ZLOCK_HOLDS="$(zlock run /old -- printenv ZLOCK_HOLDS)"; export ZLOCK_HOLDS

@@ -82,7 +82,7 @@ func newServer(dir string) (http.Handler, error) {
 	return mux, nil
 }
 
-// document returns the file of the request's document. It escapes the name, because two
+// document() returns the file of the request's document. It escapes the name, because two
 // documents with different locks must not share a file.
 func document(dir string, r *http.Request) string {
 	return filepath.Join(dir, "doc-"+url.PathEscape(r.PathValue("name")))

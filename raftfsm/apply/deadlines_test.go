@@ -30,9 +30,9 @@ func TestG10DeadlinesOfSessions(t *testing.T) {
 		left(1, 500*time.Millisecond)
 		tr.Heard([]state.Touch{{Session: 1, Age: 100}, {Session: 2, Age: 800}, {Session: 3, Age: 0}})
 		left(1, 900*time.Millisecond)
-		left(2, 2500*time.Millisecond) // the leader heard of it later
+		left(2, 2500*time.Millisecond) // not less: the leader has heard from session 2 since then
 		expect.Equal(t, len(tr.All()), 2, "sessions with a deadline")
-		// The next look is at the first deadline, or sooner.
+		// The leader must check again at the first deadline, or sooner.
 		expect.Equal(t, tr.Next(0, 400*time.Millisecond), 400*time.Millisecond)
 		expect.Equal(t, tr.Next(0, 10*time.Second), 500*time.Millisecond,
 			"until the wheel comes to the first session")

@@ -60,7 +60,7 @@ func (f *FSM) Apply(l *raft.Log) any {
 	return nil
 }
 
-// stop ends the server, because its state cannot be trusted any longer.
+// stop() ends the server, because its state cannot be trusted any longer.
 func (f *FSM) stop(err error) {
 	if !f.dead.Swap(true) {
 		f.o.Fatal(err)
@@ -80,7 +80,7 @@ func (f *sink) Events(zxid int64, events []tree.Event) {
 }
 
 func (f *sink) Ended(e *state.Ending) {
-	f.passedOn.Store(false) // not counted: the client of a session that ended does not queue again
+	f.passedOn.Store(false) // not counted: after the end of its session a client does not queue again
 	if t := f.leads.Load(); t != nil {
 		t.Remove(e.Session.ID)
 	}

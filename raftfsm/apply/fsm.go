@@ -65,7 +65,7 @@ type FSM struct {
 	mu    sync.RWMutex // the state lock; only Apply and Restore write under it
 	state *state.State
 
-	// walking holds a token while a snapshot or a backup is open, because only one can be open at a time.
+	// `walking` holds a token while a snapshot or a backup is open, because only one can be open at a time.
 	// Raft never waits for the token.
 	walking chan struct{}
 
@@ -77,7 +77,7 @@ type FSM struct {
 	dead   atomic.Bool
 	config atomic.Bool // the state contains the list of members
 	low    atomic.Bool // a disk had little free space when the leader sealed the newest entry
-	// when the leader sealed that entry, it refused requests that need more room
+	// true if the leader refused requests that need more room when it sealed the newest entry
 	full    atomic.Bool
 	ahead   atomic.Int64                           // in ms; see Ahead
 	counted struct{ requests, bytes atomic.Int64 } // what the log has gained since the last snapshot
@@ -89,7 +89,7 @@ type FSM struct {
 	received atomic.Pointer[received] // set by Verify for Restore; otherwise nil
 
 	waitMu   sync.Mutex
-	advanced chan struct{} // closed and replaced after each entry, if waiting is not 0
+	advanced chan struct{} // closed and replaced after each entry, if `waiting` is not 0
 	waiting  atomic.Int32
 
 	replay   replay
@@ -124,7 +124,7 @@ type replay struct {
 	began    time.Time
 }
 
-// received is the state in a snapshot that another server sent.
+// The type received is the state in a snapshot that another server sent.
 type received struct {
 	state *state.State
 	at    state.Position

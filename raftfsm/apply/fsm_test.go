@@ -278,8 +278,8 @@ func TestStreamOfAnotherProcessIsOpenedAgain(t *testing.T) {
 	expect.Equal(t, opened, 2, "streams opened")
 }
 
-// Ephemerals passes each ephemeral node with its session to its caller, in pieces. The caller may stop
-// Ephemerals.
+// Ephemerals() reads the ephemeral nodes in pieces, and calls a function for each node with its session. The
+// function may end the call.
 func TestEphemeralsAreToldInPieces(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

@@ -38,20 +38,20 @@ func (f *FSM) Counted() (requests, bytes int64) {
 	return f.counted.requests.Load(), f.counted.bytes.Load()
 }
 
-// View runs do on the state under the read lock. do must neither block nor keep anything of the state.
+// View calls do() with the state, under the read lock. do() must not block, and keeps nothing of the state.
 func (f *FSM) View(do func(*state.State)) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	do(f.state)
 }
 
-// Ephemerals calls fn for the ephemeral nodes until fn returns false. It reads the nodes in pieces: a node
-// that is created or deleted during the call may be listed or not, and a node may be listed twice.
+// Ephemerals calls fn() for the ephemeral nodes until fn() returns false. It reads the nodes in pieces: a
+// node that is created or deleted during the call may be listed or not, and a node may be listed twice.
 func (f *FSM) Ephemerals(fn func(session int64, path string) (more bool)) {
 	const most = 256 // the number of nodes read under one hold of the lock; fewer if paths are long
 	type met struct {
 		session int64
-		end     int // the offset in paths at which the path ends
+		end     int // the offset in `paths` at which the path ends
 	}
 	piece, paths := make([]met, 0, most), make([]byte, 0, 8*most+bounds.MaxPath)
 	var walk tree.EphemeralWalk
@@ -82,7 +82,7 @@ func (f *FSM) at(index, term uint64) {
 	f.index.Store(index)
 }
 
-// advance wakes the goroutines that wait for an entry to be applied.
+// advance() wakes the goroutines that wait for an entry to be applied.
 func (f *FSM) advance() {
 	if f.waiting.Load() == 0 {
 		return
@@ -93,7 +93,7 @@ func (f *FSM) advance() {
 	f.waitMu.Unlock()
 }
 
-// Wait blocks until done() returns true or stop is closed. It calls done() after every entry.
+// Wait blocks until done() returns true or `stop` is closed. It calls done() after every entry.
 func (f *FSM) Wait(stop <-chan struct{}, done func() bool) bool {
 	f.waiting.Add(1)
 	defer f.waiting.Add(-1)

@@ -16,7 +16,7 @@ func (f *FSM) noteSnapshot(zxid int64, at time.Time) {
 // Newest returns the newest snapshot. It returns nil if this server has no snapshot.
 func (f *FSM) Newest() *status.Snapshot { return f.snapshot.Load() }
 
-// Found notes when the snapshot found at the start was written.
+// Found is called if the server finds a snapshot at its start. It records when the snapshot was written.
 func (f *FSM) Found(written time.Time) {
 	if s := f.snapshot.Load(); s != nil {
 		f.noteSnapshot(s.Zxid, written)

@@ -76,8 +76,8 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// take returns the state in the snapshot r. If Verify has read a snapshot of the same log position, take
-// returns the state that Verify read, because the position determines the state.
+// take() returns the state in the snapshot `r`. If Verify has read a snapshot of the same log position,
+// take() returns the state that Verify read, because the position determines the state.
 func (f *FSM) take(r io.Reader) (*state.State, state.Position, error) {
 	got := f.received.Swap(nil)
 	if got == nil {

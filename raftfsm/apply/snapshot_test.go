@@ -195,7 +195,7 @@ func TestSnapshotThatWasReadIsNotReadAgain(t *testing.T) {
 	expect.Equal(t, len(a.Fatals), 1)
 }
 
-// waits is a waiter that counts the outcomes of its requests.
+// The type waits is a waiter that counts the outcomes of its requests.
 type waits struct{ unknown, done int }
 
 func (w *waits) Done(o *state.Outcome, _ *state.State) {
@@ -222,7 +222,7 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	file := writtenBy(t, from, state.Position{Index: 9, Term: 3})
 	for _, c := range []struct {
 		birth          uint32
-		nonce          int64 // nonce of the server's own request for a stream; the snapshot has 1
+		nonce          int64 // nonce of the server's own request for a stream; in the snapshot it is 1
 		unknown, stays int
 		then           uint32
 		reopens        int
@@ -385,8 +385,8 @@ type refusedSink struct{ discard }
 
 func (refusedSink) Close() error { return errors.New("a newer one was sent") }
 
-// If another server's snapshot replaces the state while a server writes its own snapshot, the sink refuses
-// the latter. The log after the new state then counts zero requests and bytes, not fewer.
+// While a server writes its own snapshot, another server's snapshot replaces the state. Then the sink refuses
+// the server's own snapshot. The log after the new state counts zero requests and bytes, not fewer.
 func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

@@ -22,7 +22,7 @@ func Await(ctx context.Context, f raft.Future) error {
 	}
 }
 
-// coded gives a raft error its code.
+// coded() gives a raft error its code.
 func coded(err error) error {
 	switch {
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):

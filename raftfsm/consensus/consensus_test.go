@@ -154,7 +154,7 @@ func TestR12LeadershipsAreToldApart(t *testing.T) {
 		note(false)
 		expect.Equal(t, len(l.Won), 0, "leaderships that were over before they were taken")
 		note(true)
-		note(true) // lost and won again
+		note(true) // the leadership was lost and won again
 		must.Equal(t, len(l.Won), 1, "leaderships")
 		second := <-l.Won
 		expect.OK(t, second.Err())
@@ -164,7 +164,7 @@ func TestR12LeadershipsAreToldApart(t *testing.T) {
 	})
 }
 
-// counting is a log that counts how often it is read.
+// The type counting is a log that counts how often it is read.
 type counting struct {
 	*raft.InmemStore
 	reads int
@@ -252,7 +252,7 @@ func TestSettingsOfRaft(t *testing.T) {
 func TestR1R23RaftSettings(t *testing.T) {
 	o := Options{ID: 1, HeartbeatTimeout: time.Second, TrailingLogs: 10_240}
 	conf := o.config()
-	// The lease ends before a follower stands.
+	// The leader's lease ends before a follower stands for election.
 	expect.Equal(t, conf.LeaderLeaseTimeout, o.HeartbeatTimeout,
 		"raft settings: lease %v heartbeat %v prevote off %v trailing %d: conf.LeaderLeaseTimeout",
 		conf.LeaderLeaseTimeout, conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)

@@ -4,7 +4,7 @@ import "context"
 
 // Leadership provides a context for each leadership of this server; the context ends with the leadership.
 type Leadership struct {
-	notes chan bool            // notes from raft; its main loop blocks until a note is received
+	notes chan bool            // notes from raft, whose main loop blocks until a note is received
 	Won   chan context.Context // holds at most one leadership: the newest one
 }
 
@@ -16,8 +16,8 @@ func NewLeadership() *Leadership {
 // Note reports that raft gained or lost the leadership.
 func (l *Leadership) Note(leads bool) { l.notes <- leads }
 
-// Listen receives raft's notes that this server gained or lost the leadership. It must not call raft, whose
-// main loop waits for it.
+// Listen receives raft's notes that this server gained or lost the leadership. Listen must not call raft,
+// because raft's main loop waits for Listen.
 func (l *Leadership) Listen(ctx context.Context) {
 	end := func() {}
 	defer func() { end() }()

@@ -11,7 +11,7 @@ import (
 )
 
 // hcLogger returns a logger for the raft library that writes to the server's log. It writes nearly all lines
-// at debug level, because the server itself logs each event that matters to an operator. After closed is
+// at debug level, because the server itself logs each event that matters to an operator. After `closed` is
 // set, no line from raft is a warning, because raft is being stopped. A line below the level of the server's
 // log is not written at all.
 func hcLogger(log *slog.Logger, closed *atomic.Bool) hclog.Logger {
@@ -50,7 +50,7 @@ func (l lineLogger) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// level returns the level at which the server's log gets a message from raft.
+// level() returns the level at which the server's log gets a message from raft.
 func (l lineLogger) level(msg string) slog.Level {
 	warns := func(begin string) bool { return strings.HasPrefix(msg, begin) }
 	if slices.ContainsFunc(raftWarns, warns) && !l.closed.Load() {

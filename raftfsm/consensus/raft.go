@@ -70,8 +70,8 @@ func Start(o Options, f raft.FSM, bootstrap *raft.Configuration) (*Raft, error) 
 		case term == 0 && end == 0:
 			err = raft.BootstrapCluster(conf, logs, stable, snaps, r.Trans, *bootstrap)
 		case term == 1 && end == 0:
-			// The process ended in the middle of the bootstrap: raft stores the term first, then the entry.
-			// No server has voted in term 1.
+			// The process ended in the middle of the bootstrap: raft had stored the term, but not the entry. No
+			// server has voted in term 1, so store the entry now.
 			err = logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
 				Data: raft.EncodeConfiguration(*bootstrap)})
 		}
@@ -112,8 +112,8 @@ func (o *Options) config() *raft.Config {
 	return c
 }
 
-// Lacks reports whether the newest configuration in the log, committed or not, lacks server id. It returns
-// false while the configuration has no members.
+// Lacks reports whether the newest configuration in the log, committed or not, lacks the server `id`. It
+// returns false while the configuration has no members.
 func (r *Raft) Lacks(id uint32) bool {
 	is := func(s raft.Server) bool { return peer.ParseID(s.ID) == id }
 	list := r.Servers()
@@ -127,7 +127,7 @@ func (r *Raft) Configuration() ([]raft.Server, uint64) {
 	return list, r.disk.ConfigOf(list)
 }
 
-// Move gives a member another address. The member keeps its vote, or its lack of one.
+// Move gives a member another address. The member keeps its vote; a member without a vote gets none.
 func (r *Raft) Move(s *raft.Server, addr string, prev uint64) raft.Future {
 	if s.Suffrage == raft.Voter {
 		return r.AddVoter(s.ID, raft.ServerAddress(addr), prev, 0)

@@ -21,7 +21,7 @@ type lead struct {
 	alone bool
 }
 
-// leading reports whether this server leads.
+// leading() reports whether this server leads.
 func (d *Disk) leading() bool {
 	lead := d.leads.Load()
 	return lead != nil && lead.now()
@@ -35,7 +35,7 @@ func (d *Disk) Durable() uint64 {
 	return d.seg.Durable()
 }
 
-// WaitDurable returns when every entry that was stored up to index is on the disk. If it returns an error,
+// WaitDurable returns when every entry that was stored up to `index` is on the disk. If it returns an error,
 // some entries may never be durable, and the server is about to end.
 func (d *Disk) WaitDurable(index uint64) error {
 	if d.seg == nil {

@@ -28,7 +28,7 @@ type slowDisk struct {
 	log   *seglog.Log
 
 	mu   sync.Mutex
-	flow chan struct{} // syncs wait until flow is closed
+	flow chan struct{} // syncs wait until `flow` is closed
 }
 
 func newSlowDisk(t *testing.T) *slowDisk {
@@ -55,7 +55,7 @@ func (s *slowDisk) open(t *testing.T) {
 		Fatal: func(error) {}}))(t)
 }
 
-// hold blocks every sync until the test calls release().
+// hold() blocks every sync until the test calls release().
 func (s *slowDisk) hold() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 	}
 }
 
-// ordered is a state machine that checks that its index only grows, entry by entry or by a snapshot.
+// The type ordered is a state machine that checks that its index only grows, entry by entry or by a snapshot.
 type ordered struct {
 	nothing
 	at  atomic.Uint64
@@ -192,7 +192,7 @@ func snapshotOf(t *testing.T, index uint64) []byte {
 	return b.Bytes()
 }
 
-// orders calls f with every order of the numbers from 0 to n-1.
+// orders() calls f with every order of the numbers from 0 to n-1.
 func orders(n int, f func(order []int)) {
 	order := make([]int, 0, n)
 	used := make([]bool, n)

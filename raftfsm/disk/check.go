@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// check verifies a stream in a goroutine of its own, beside the goroutine that reads or writes the stream.
+// A check verifies a stream in a goroutine of its own, beside the goroutine that reads or writes the stream.
 type check struct {
 	w    *io.PipeWriter
 	done chan error
@@ -128,7 +128,8 @@ func incomplete(path, what string) error {
 		"the directory and add this server again as a new one", path, what)
 }
 
-// checkBegun refuses a begun directory that has lost its terms, or its log and snapshots.
+// checkBegun checks a directory that has had a term, and a log or a snapshot. It refuses the directory if
+// one of them is missing now.
 func (id *Identity) checkBegun(path string, term, end uint64) error {
 	if id.Begun && (term == 0 || end == 0) {
 		return incomplete(path, "its terms are missing, or both its log and its snapshots")

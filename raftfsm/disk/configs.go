@@ -24,7 +24,7 @@ type config struct {
 	gap     bool // the configuration came with a snapshot, so the configurations before it are not known
 }
 
-// add records a configuration.
+// add() records a configuration.
 func (c *configs) add(now config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +45,7 @@ func (c *configs) addLogs(logs ...*raft.Log) {
 	}
 }
 
-// cut drops the configurations in entries that raft has removed.
+// cut() drops the configurations in entries that raft has removed.
 func (c *configs) cut(from uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +74,8 @@ func (d *Disk) ConfigOf(servers []raft.Server) uint64 {
 	return UnknownConfig
 }
 
-// StaysMember reports whether a server is in every configuration after an entry and, if addr is not empty,
-// has the address addr in each. If so, no other server has had its id since that entry.
+// StaysMember reports whether a server is in every configuration after an entry and, if `addr` is not empty,
+// has this address in each. If so, no other server has had its id since that entry.
 func (d *Disk) StaysMember(after uint64, id raft.ServerID, addr raft.ServerAddress) bool {
 	c := &d.configs
 	c.mu.Lock()

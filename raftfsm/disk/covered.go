@@ -14,8 +14,8 @@ const StandIn = raft.LogType(255)
 
 // covered remembers the entries that snapshots have replaced in a follower's log. Before raft stores new
 // entries, it compares the entry before them, and the entries that it believes to have, with the leader's
-// entries. raft does not know that a snapshot has replaced its own entries. Without covered it would refuse
-// the new entries, and the leader would send the snapshot again and again. So covered holds
+// entries. raft does not know that a snapshot has replaced its own entries. Without this record raft would
+// refuse the new entries, and the leader would send the snapshot again and again. So covered holds
 //
 //   - the term of the entry at which each of the last two snapshots was taken;
 //   - the last index of the log when a snapshot replaced all of it. raft still expects these entries in the
@@ -30,7 +30,7 @@ type covered struct {
 	own  bool   // this server's own snapshot is finished, and raft has not recorded it yet
 }
 
-// snapshot records that a snapshot up to an entry is on the disk.
+// snapshot() records that a snapshot up to an entry is on the disk.
 func (c *covered) snapshot(index, term uint64, members config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *covered) stored() {
 	c.mu.Unlock()
 }
 
-// get sets l to the stand-in for an entry that is not in the log. It reports whether covered has a stand-in.
+// get() sets `l` to the stand-in for an entry that is not in the log. It reports whether there is a stand-in.
 func (c *covered) get(index uint64, l *raft.Log) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

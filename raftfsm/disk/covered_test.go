@@ -141,7 +141,7 @@ func (f *follower) stop() {
 	expect.OK(f.t, errors.Join(f.r.Shutdown().Error(), f.d.Close()))
 }
 
-// install sends a snapshot up to entry 10 of term 2.
+// install() sends a snapshot up to entry 10 of term 2.
 func (f *follower) install(content *bytes.Buffer) {
 	f.t.Helper()
 	must.OK(f.t, f.send(content))
@@ -162,13 +162,13 @@ func (f *follower) sendAt(index uint64, content []byte) error {
 	return err
 }
 
-// put sends entries of a term, with the index and the term of the entry before them.
+// put() sends entries of a term, with the index and the term of the entry before them.
 func (f *follower) put(term, prev, prevTerm uint64, entries ...uint64) bool {
 	f.t.Helper()
 	return f.append(term, prev, prevTerm, 0, entries...).Success
 }
 
-// append sends entries like put(), together with a commit index.
+// append() sends entries like put(), together with a commit index.
 func (f *follower) append(term, prev, prevTerm, commit uint64, indexes ...uint64) (
 	resp raft.AppendEntriesResponse) {
 	f.t.Helper()

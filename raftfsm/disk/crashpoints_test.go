@@ -27,8 +27,8 @@ import (
 // ends, by kill -9 or a loss of power. Then it starts again, and its state must agree with its answers to
 // other servers.
 
-// crashed is a server whose disk ends at a chosen operation. What its process does after that changes nothing
-// on the disk.
+// The type crashed is a server whose disk ends at a chosen operation. What its process does after that
+// changes nothing on the disk.
 type crashed struct {
 	t     *testing.T
 	what  string
@@ -48,7 +48,7 @@ type crashed struct {
 	ended atomic.Bool
 }
 
-// told records the server's answers to other servers.
+// The type told records the server's answers to other servers.
 type told struct {
 	term    uint64
 	votes   map[uint64]string // by term
@@ -58,7 +58,7 @@ type told struct {
 	cluster string
 }
 
-// snapshotting is a state machine that makes its own snapshots.
+// The type snapshotting is a state machine that makes its own snapshots.
 type snapshotting struct{ *ordered }
 
 func (s snapshotting) Snapshot() (raft.FSMSnapshot, error) {
@@ -120,7 +120,7 @@ func (c *crashed) from(id string) (*raft.InmemTransport, raft.RPCHeader) {
 		Addr: other.EncodePeer(raft.ServerID(id), addr)}
 }
 
-// note records an answer to other servers, unless the server had ended by then.
+// note() records an answer to other servers, unless the server had ended by then.
 func (c *crashed) note(f func(*told)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *crashed) vote(candidate string, term, last, lastTerm uint64) bool {
 	return resp.Granted
 }
 
-// members returns the content of a configuration entry.
+// members() returns the content of a configuration entry.
 func members(ids ...string) []byte {
 	var list []raft.Server
 	for _, id := range ids {
@@ -194,7 +194,7 @@ func (c *crashed) snapshot(leader string, term, index uint64, content []byte) {
 	}
 }
 
-// settle waits until the server has applied an entry, so that the operations have the same order in each run.
+// settle() waits until the server has applied an entry. So the operations have the same order in each run.
 func (c *crashed) settle(index uint64) {
 	for !c.ended.Load() && c.fsm.at.Load() < index {
 		time.Sleep(100 * time.Microsecond)
@@ -202,7 +202,7 @@ func (c *crashed) settle(index uint64) {
 	c.note(func(o *told) { o.applied = index })
 }
 
-// script is a short life of a server. Each step that other servers hear of is recorded.
+// script() is a short life of a server. Each step that other servers hear of is recorded.
 func (c *crashed) script(sent []byte) {
 	if c.open() != nil {
 		return
@@ -291,7 +291,7 @@ func (c *crashed) run(nth int, powerLoss bool, sent []byte) (done bool) {
 	return false
 }
 
-// check starts the server again and compares its state with its earlier answers to other servers.
+// check() starts the server again and compares its state with its earlier answers to other servers.
 func (c *crashed) check(was told) {
 	if err := c.open(); err != nil {
 		c.t.Errorf("%s: it is refused: %v", c.what, err)
@@ -324,7 +324,8 @@ func (c *crashed) check(was told) {
 			}
 		}
 	}
-	// A leader whose log starts after the snapshot that it sent continues with the entries after the snapshot.
+	// If a leader's log starts after the snapshot that it sent, it continues with the entries after the
+	// snapshot.
 	next := term + 1
 	if c.d.covered.newest() == sentIndex && was.last <= sentIndex &&
 		!c.entries("2", next, sentIndex, 2, sentIndex+3) {

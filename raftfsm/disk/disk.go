@@ -99,7 +99,7 @@ func Open(o Options) (_ *Disk, err error) {
 	return d, nil
 }
 
-// begin checks the content of the directory, and then begins the server's next life. It does not change a
+// begin() checks the content of the directory, and then begins the server's next life. It does not change a
 // directory that it refuses.
 func (d *Disk) begin(o Options) error {
 	if d.seg, _ = d.stores.Log.(*seglog.Log); d.seg != nil {
@@ -191,11 +191,11 @@ func (d *Disk) Snapshots(verify func(io.Reader) error, damaged func(error)) raft
 // FollowApplied sets the function that tells how far raft has applied the log.
 func (d *Disk) FollowApplied(applied func() uint64) { d.applied.Store(&applied) }
 
-// HasApplied reports whether this server has applied the log up to index. An applied entry is the same on all
-// servers, so a snapshot up to index would bring this server nothing new, and would set its state and its log
-// back.
+// HasApplied reports whether this server has applied the log up to `index`. An applied entry is the same on
+// all servers, so a snapshot up to `index` would bring this server nothing new, and would set its state and
+// its log back.
 func (d *Disk) HasApplied(index uint64) bool {
-	// `covered` shows this even before raft reports how far it has applied the log
+	// d.covered knows the newest snapshot even before raft reports how far it has applied the log.
 	if index <= d.covered.newest() {
 		return true
 	}
@@ -260,7 +260,7 @@ func (d *Disk) LogWithin(bytes int64) uint64 {
 	return d.seg.Within(bytes)
 }
 
-// LogAfter returns how many bytes the log's entries after index take. It returns -1 if that is not known.
+// LogAfter returns how many bytes the log's entries after `index` take. It returns -1 if that is not known.
 func (d *Disk) LogAfter(index uint64) int64 {
 	if d.seg == nil {
 		return -1

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// marks are names of files that only occur in the data of etcd, Consul, Kafka, PostgreSQL, MySQL, Redis and
+// `marks` are names of files that only occur in the data of etcd, Consul, Kafka, PostgreSQL, MySQL, Redis and
 // ClickHouse.
 var marks = []string{"member", "serf", "meta.properties", "PG_VERSION", "ibdata1", "*.rdb", "appendonly*",
 	"coordination"}
@@ -43,8 +43,8 @@ func isMark(name string) bool {
 	})
 }
 
-// foreign describes an entry of a directory if it could be the data of another kind of server, and otherwise
-// returns "".
+// foreign() describes an entry of a directory if it could be the data of another kind of server, and
+// otherwise returns "".
 func foreign(dir, name string) string {
 	if isMark(name) {
 		return fmt.Sprintf("%s, like the data of another program", name)

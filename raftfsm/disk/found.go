@@ -28,7 +28,7 @@ type Founding struct {
 const localAddr = "local"
 
 // Found makes the data directory of a server that is a cluster of one server. The server begins with the
-// state that write() writes. dir must be missing or empty. After an error Found removes the files
+// state that write() writes. `dir` must be missing or empty. After an error Found removes the files
 // that it made. It writes the identity last, because no server starts without an identity.
 func Found(dir string, f Founding, write func(io.Writer) error) error {
 	return MakeDir(dir, func() error { return f.found(dir, write) })
@@ -54,7 +54,7 @@ func (f *Founding) found(dir string, write func(io.Writer) error) (err error) {
 		Incarnations: map[uint32]string{f.Server: own}})
 }
 
-// store writes the snapshot, and the term of its last entry.
+// store() writes the snapshot, and the term of its last entry.
 func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 	if err := stores.Stable.SetUint64([]byte(keyCurrentTerm), f.Term); err != nil {
 		return err
@@ -105,14 +105,14 @@ func MakeDir(dir string, fill func() error) error {
 // on a directory that has this subdirectory.
 const replacingDir = "recovering"
 
-// parts are the files of a data directory. Replace moves the identity last, when the other files are durable,
-// because no server can start without it.
+// `parts` are the files of a data directory. Replace moves the identity last, when the other files are
+// durable, because no server can start without it.
 var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
 // Replace gives the data directory `dir` new content, as Found makes it, and keeps the old content in the
-// subdirectory `old`. If an earlier Replace has left a subdirectory of that name, its name gets a number.
-// The caller has read the identity `was` from dir, and has made `f` and write() from its content. If a server
-// has started on dir since then, Replace returns an error. If Replace is interrupted, another call finishes
+// subdirectory `old`. If an earlier Replace has left a subdirectory of that name, its name gets a number. The
+// caller has read the identity `was` from `dir`, and has made `f` and write() from its content. If a server
+// has started on `dir` since then, Replace returns an error. If Replace is interrupted, another call finishes
 // the replacement.
 func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) error) error {
 	return alone(dir, func() error {
@@ -138,7 +138,7 @@ func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) er
 	})
 }
 
-// alone() runs f while no server can start on the directory.
+// alone() runs f() while no server can start on the directory.
 func alone(dir string, f func() error) error {
 	d, err := openDataDir(dir, osFiles)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// synced records the directories that were synced.
+// The type synced records the directories that were synced.
 type synced struct {
 	vfs.FS
 	dirs []string
@@ -142,7 +142,7 @@ func TestCheckFindsADamagedEntry(t *testing.T) {
 	}
 }
 
-// replacing lists the parts of a directory that are durable, each time they change.
+// The type replacing lists the parts of a directory that are durable, each time they change.
 type replacing struct {
 	vfs.FS
 	dir  string
@@ -171,7 +171,7 @@ func TestReplacedIdentityIsDurableLast(t *testing.T) {
 	has := func(names []string, parts ...string) bool {
 		return !slices.ContainsFunc(parts, func(p string) bool { return !slices.Contains(names, p) })
 	}
-	moved := -1 // the sync after which the old parts are gone
+	moved := -1 // number of the sync after which the old parts are gone
 	for i, names := range r.all {
 		if !has(names, identityFile) && moved < 0 {
 			moved = i

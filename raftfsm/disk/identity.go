@@ -42,7 +42,7 @@ type Identity struct {
 	// that is an error.
 	Begun    bool   `json:"begun,omitempty"`
 	LogStore string `json:"log,omitempty"` // the kind of the log
-	// Sum is the checksum of all bytes of the file before this field, which is the last.
+	// Sum, which is the last field, is the checksum of all bytes of the file before it.
 	Sum string `json:"sum,omitempty"`
 }
 
@@ -213,7 +213,7 @@ func (d *dataDir) saveIdentity(id Identity) error {
 	return d.save(identityFile, b)
 }
 
-// save writes a file durably, whole or not at all.
+// save() writes a file durably, whole or not at all.
 func (d *dataDir) save(name string, b []byte) error { return vfs.WriteFile(d.files.FS, d.sub(name), b) }
 
 // NewID returns a random name that no other call has returned.

@@ -37,7 +37,7 @@ func filled(t *testing.T) string {
 // and other servers rely on the entries that it acknowledged.
 func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 	for _, part := range []string{"raft", "raft/stable.db", "raft/log", "snapshots", "identity"} {
-		for _, starts := range []int{0, 1} { // starts since the directory was filled
+		for _, starts := range []int{0, 1} { // number of starts since the directory was filled
 			dir := filled(t)
 			for range starts {
 				d := must.Get(open(dir))(t)

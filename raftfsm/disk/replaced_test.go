@@ -62,8 +62,8 @@ func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
 	}
 }
 
-// A snapshot up to entry 100 has replaced a log up to 102. The log answers for these entries until other
-// entries are stored.
+// A snapshot up to entry 100 has replaced a log up to entry 102. The log answers for these entries until
+// other entries are stored.
 func TestLogAnswersForAllThatASnapshotReplaced(t *testing.T) {
 	var c covered
 	c.snapshot(100, 5, config{})
@@ -82,7 +82,7 @@ func TestLogAnswersForTheLastTwoSnapshots(t *testing.T) {
 	var c covered
 	c.snapshot(50, 2, config{})
 	c.snapshot(100, 5, config{})
-	c.snapshot(100, 5, config{}) // the snapshot is opened after it was published
+	c.snapshot(100, 5, config{}) // the snapshot is opened after its publication, and recorded again
 	for index, term := range map[uint64]uint64{50: 2, 100: 5} {
 		var l raft.Log
 		must.That(t, c.get(index, &l), "entry %d, the end of a snapshot, is not known", index)

@@ -91,7 +91,7 @@ func (s *Stopped) Close() error {
 	return errors.Join(errs...)
 }
 
-// Snapshot opens the newest snapshot. If there is none, meta and content are nil.
+// Snapshot opens the newest snapshot. If there is none, `meta` and `content` are nil.
 func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, file string, err error) {
 	store := snapshots.ReadOnly(filepath.Join(s.dir, "snapshots"))
 	list, err := store.List()
@@ -105,8 +105,8 @@ func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, fi
 	return meta, content, store.Path(list[0].ID), err
 }
 
-// Entries calls fn for every entry of the log, with the entry's place in the files. torn is the place of an
-// interrupted write that was never acknowledged.
+// Entries calls fn() for every entry of the log, with the entry's place in the files. The result `torn` is
+// the place of an interrupted write that was never acknowledged.
 func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string, err error) {
 	if s.Identity.LogStore != "bolt" {
 		return seglog.Scan(filepath.Join(s.dir, "raft", "log"), fn)
@@ -126,8 +126,8 @@ func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string
 	return "", err
 }
 
-// ContentOf opens a snapshot file for reading. A file that Found or a server has written has a trailer after
-// its content; ContentOf also accepts a file without a trailer.
+// ContentOf opens a snapshot file for reading. A file that was written by Found() or by a server has a
+// trailer after its content; ContentOf also accepts a file without a trailer.
 func ContentOf(path string) (io.ReadCloser, error) {
 	f, err := vfs.ReadOnly.Open(path)
 	if err != nil {

@@ -25,8 +25,8 @@ type Stores struct {
 	closers   []io.Closer
 }
 
-// NewMemoryStores returns stores that last as long as the process. If alone is true, they discard snapshots,
-// because no other server will need them.
+// NewMemoryStores returns stores that last as long as the process. If `alone` is true, they discard
+// snapshots, because no other server will need them.
 func NewMemoryStores(alone bool) *Stores {
 	mem := raft.NewInmemStore()
 	s := &Stores{Log: mem, Stable: mem, Snapshots: snapshots.NewMemory(),
@@ -37,7 +37,7 @@ func NewMemoryStores(alone bool) *Stores {
 	return s
 }
 
-// openStores opens the stores of a data directory. If begun is true, the directory must have its terms;
+// openStores opens the stores of a data directory. If `begun` is true, the directory must have its terms;
 // otherwise openStores writes the first terms.
 func openStores(d *dataDir, kind string, retain int, begun bool, rand io.Reader) (_ *Stores, err error) {
 	s := new(Stores)
@@ -79,7 +79,7 @@ func openStores(d *dataDir, kind string, retain int, begun bool, rand io.Reader)
 	return s, errors.Join(fs.SyncDir(dir), fs.SyncDir(d.path))
 }
 
-// openStable opens the store of terms and votes, and returns the store below it.
+// openStable opens s.Stable, the store of terms and votes. It returns `below`, in which s.Stable keeps them.
 func (s *Stores) openStable(files *Files, file string, begun bool) (below raft.StableStore, err error) {
 	below = files.Stable
 	if below == nil {
@@ -128,7 +128,7 @@ func (s *Stores) content() (c content, err error) {
 	return c, err
 }
 
-// end returns the index of the last entry in the log or the snapshot.
+// end() returns the index of the last entry in the log or the snapshot.
 func (c *content) end() uint64 { return max(c.last, c.snapshot.Index) }
 
 // close closes what openStores opened.

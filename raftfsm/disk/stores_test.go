@@ -21,8 +21,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server verifies a received snapshot before it publishes it, and does not report a fault in it as a fault
-// of its own disk. It does not verify its own snapshots.
+// A server verifies a snapshot from another server before it publishes the snapshot. If the snapshot is
+// faulty, it does not blame its own disk. It does not verify its own snapshots.
 func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 	var good bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2})
@@ -107,7 +107,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // brokenLog is a log store whose writes fail or hang on demand.
 type brokenLog struct {
 	raft.LogStore
-	fail chan error // StoreLogs returns an error from this channel; a nil channel: StoreLogs works
+	fail chan error // StoreLogs waits for an error on this channel and returns it; nil: StoreLogs works
 }
 
 func (b *brokenLog) StoreLogs(l []*raft.Log) error {
@@ -134,7 +134,7 @@ func TestR9FirstStorageErrorEndsTheServer(t *testing.T) {
 	expect.Equal(t, s.d.Writing(), 0, "the write under way")
 }
 
-// A server in memory keeps no snapshot if it is alone. If there are other servers, it keeps one snapshot.
+// A server without a data directory keeps one snapshot, or none if it is the only server.
 func TestSnapshotOfALoneServerInMemoryIsForgotten(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		d := must.Get(Open(Options{Server: 1, Alone: alone, Rand: rand.Reader, Logger: quiet}))(t)

@@ -32,7 +32,7 @@ func FreeBytes(dir string) (int64, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, err
 	}
-	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // Bavail has another type elsewhere
+	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // Bavail has another type on some systems
 }
 
 // Same reports whether two directories are on one disk. If a directory does not exist yet, its nearest
@@ -43,7 +43,7 @@ func Same(a, b string) bool {
 		for err == nil {
 			var st unix.Stat_t
 			if unix.Stat(dir, &st) == nil {
-				return uint64(st.Dev), true //nolint:unconvert // Dev has another type elsewhere
+				return uint64(st.Dev), true //nolint:unconvert // Dev has another type on some systems
 			}
 			if dir == filepath.Dir(dir) {
 				break

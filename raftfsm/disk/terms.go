@@ -51,7 +51,7 @@ const (
 	termsFixed   = 16 // bytes of the two terms
 	termsTrailer = 4  // bytes of the checksum
 
-	keyCurrentTerm = "CurrentTerm" // these three names are raft's
+	keyCurrentTerm = "CurrentTerm" // one of raft's own names, as are the next two
 	keyVoteTerm    = "LastVoteTerm"
 	keyVoteFor     = "LastVoteCand"
 )
@@ -80,8 +80,8 @@ func decodeTerms(b []byte) (r termRecord, err error) {
 	return r, nil
 }
 
-// openTerms reads the record. If begun is true, the directory must have a record; otherwise openTerms writes
-// the first record.
+// openTerms reads the record. If `begun` is true, the directory must have a record; otherwise openTerms
+// writes the first record.
 func openTerms(below raft.StableStore, file string, begun bool) (*terms, error) {
 	t := &terms{below: below}
 	b, err := below.Get([]byte(termsKey))
@@ -175,7 +175,7 @@ func openBolt(file string, readOnly bool) (*boltdb.BoltStore, error) {
 	return boltdb.New(boltdb.Options{Path: file, BoltOptions: o, MsgpackUseNewTimeFormat: true})
 }
 
-// readBolt opens the file of a begun directory for reading, and reads its terms and votes.
+// readBolt opens an existing bolt file for reading, and reads its terms and votes.
 func readBolt(file string) (bolt *boltdb.BoltStore, t *terms, err error) {
 	if err := checkMetas(file); err != nil {
 		return nil, nil, err

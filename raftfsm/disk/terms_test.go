@@ -110,7 +110,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 		}
 	}
 	expect.That(t, refused >= 100, "only %d flips were refused", refused)
-	// A server that opens a directory with such a file is refused, and writes nothing to the file.
+	// A server does not start with a wrong bit in its term, and writes nothing to the file.
 	b := bytes.Clone(right)
 	at := bytes.LastIndex(right, record.encode()) + 7
 	b[at] ^= 1

@@ -70,7 +70,7 @@ func (v *voter) from(id string) (*raft.InmemTransport, raft.RPCHeader) {
 		Addr: other.EncodePeer(raft.ServerID(id), addr)}
 }
 
-// votes asks for a vote as zlockd's elections do, without a pre-vote.
+// votes() asks for a vote as zlockd's elections do, without a pre-vote.
 func (v *voter) votes(candidate string, term, lastIndex, lastTerm uint64) bool {
 	v.t.Helper()
 	tr, head := v.from(candidate)
@@ -115,8 +115,8 @@ func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 			stable := d.stores.Stable.(*terms)
 			counted := &countedStable{StableStore: stable.below, left: left}
 			stable.below = counted
-			// Raft stores a new term and then its vote by these calls. A crash loses one of them and all
-			// later ones.
+			// These are the calls with which raft stores a new term and then its vote. In a crash, one of them and all
+			// later ones have no effect.
 			err = stable.SetUint64([]byte(keyCurrentTerm), 4)
 			if err == nil {
 				err = stable.SetUint64([]byte(keyVoteTerm), 4)
@@ -142,8 +142,8 @@ func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 	}
 }
 
-// A server refuses an old copy of its terms file beside a newer log or snapshot, because it may have voted
-// since the copy was made.
+// A server refuses a terms file that is older than its log or snapshot, because the server may have voted
+// since.
 func TestTermsOlderThanTheLogAreRefused(t *testing.T) {
 	for what, put := range map[string]func(*Disk) error{
 		"log": func(d *Disk) error { return d.Log().StoreLog(&raft.Log{Index: 1, Term: 5, Type: raft.LogNoop}) },

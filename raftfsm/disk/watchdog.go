@@ -33,8 +33,8 @@ type watchdog struct {
 	calls    map[*storeCall]struct{} // the calls under way
 	count    uint64                  // how many calls there were since the start
 	syncs    int64                   // how many durable appends there were
-	syncTime time.Duration           // total time of these appends
-	syncMax  time.Duration           // time of the longest of these appends
+	syncTime time.Duration           // total time of the durable appends
+	syncMax  time.Duration           // time of the longest durable append
 }
 
 // storeCall is one call into a store.
@@ -44,7 +44,7 @@ type storeCall struct {
 	ticks int    // ticks of watch() since the call began
 }
 
-// run makes one call and times it.
+// run() makes one call and times it.
 func (w *watchdog) run(what string, call func() error) error {
 	if b := w.broken.Load(); b != nil {
 		return *b
@@ -65,7 +65,7 @@ func (w *watchdog) run(what string, call func() error) error {
 	return w.die(fmt.Errorf("storage failed: %s: %w", what, err))
 }
 
-// append makes one call that appends to the log durably, and times it.
+// append() makes one call that appends to the log durably, and times it.
 func (w *watchdog) append(what string, call func() error) error {
 	start := time.Now()
 	err := w.run(what, call)
@@ -84,7 +84,7 @@ func timed[T any](w *watchdog, what string, call func() (T, error)) (v T, err er
 	return v, err
 }
 
-// watch warns of slow calls, and ends the server if a call hangs. It returns when ctx ends. It counts ticks
+// watch() warns of slow calls, and ends the server if a call hangs. It returns when ctx ends. It counts ticks
 // instead of asking the clock: a process that was stopped for a while counts only one tick, so it does not
 // believe that its disk hangs.
 func (w *watchdog) watch(ctx context.Context) {

@@ -110,10 +110,10 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 		return err
 	}
 	if from > last {
-		return nil // the log has only stand-ins for these entries
+		return nil // a snapshot has replaced the entries of this range
 	}
 	if to >= last {
-		s.d.configs.cut(from) // if `to` is lower, raft removes the beginning of the log
+		s.d.configs.cut(from) // the end of the log goes, not only its beginning
 	}
 	if from <= first && to >= last {
 		s.d.configs.add(s.d.covered.emptied(last))
@@ -121,8 +121,8 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 	return s.d.dog.run("DeleteRange", func() error { return s.LogStore.DeleteRange(from, to) })
 }
 
-// Writing returns the number of the oldest write of a log entry, a term or a vote that still runs. It
-// returns 0 if no such write runs.
+// Writing returns the number of the oldest running write of a log entry, a term or a vote. It returns 0 if no
+// such write runs.
 func (d *Disk) Writing() (call uint64) {
 	d.dog.mu.Lock()
 	defer d.dog.mu.Unlock()
@@ -152,7 +152,7 @@ func (s watchedStable) Set(k, v []byte) error {
 	return s.store("Set", func() error { return s.s.Set(k, v) })
 }
 
-// store waits until the log is durable, and then writes.
+// store() waits until the log is durable, and then writes.
 func (s watchedStable) store(what string, write func() error) error {
 	err := s.d.dog.run(what, func() error {
 		if err := s.d.WaitDurable(math.MaxUint64); err != nil {

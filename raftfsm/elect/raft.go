@@ -52,7 +52,7 @@ func (r *Raft) Servers() []raft.Server {
 	if f.Error() != nil {
 		return nil
 	}
-	return slices.Clone(f.Configuration().Servers) // raft's own list is shared
+	return slices.Clone(f.Configuration().Servers) // a copy, because raft shares its list
 }
 
 // HeardOfLeader returns when this server last heard from another server that leads, or the zero time if it
@@ -126,9 +126,9 @@ func (r *Raft) drained(ctx context.Context, limit time.Duration) bool {
 	return false
 }
 
-// withdraw ends a candidacy that failed; raft itself would end it only when its timer runs out. It asks raft
-// for a vote in a newer term, which makes a candidate a follower. Raft ignores the request if it knows a
-// leader or a newer term by then. withdraw returns true if nothing else has happened since the moment `m`.
+// withdraw() ends a candidacy that failed; raft itself would end it only when its timer runs out. withdraw()
+// asks raft for a vote in a newer term, which makes a candidate a follower. Raft ignores the request if it
+// knows a leader or a newer term. withdraw() returns true if nothing else has happened since the moment `m`.
 func (r *Raft) withdraw(m moment) bool {
 	err := r.followIn(m.term+1, false)
 	m.term++
@@ -136,7 +136,7 @@ func (r *Raft) withdraw(m moment) bool {
 }
 
 // Forget makes raft drop the leader of a term, after that server has stopped leading. It does nothing if raft
-// knows a newer term by then.
+// already knows a newer term.
 func (r *Raft) Forget(term uint64) {
 	if _, votes := r.voters(); votes { // followIn needs a log that is not empty; a voter has one
 		_ = r.followIn(term+1, true)
@@ -148,13 +148,13 @@ func (r *Raft) Forget(term uint64) {
 // log is longer. While raft knows a leader, it ignores the request unless `forget` is true.
 func (r *Raft) followIn(term uint64, forget bool) error {
 	h := r.Header()
-	h.Addr = nil // raft compares Addr with the leader's address, which may now be this server's
+	h.Addr = nil // raft never ignores a request from the leader's address, and this server may lead now
 	var resp raft.RequestVoteResponse
 	return r.Trans.RequestVote(peer.ServerID(r.ID), r.Self,
 		&raft.RequestVoteRequest{RPCHeader: h, Term: term, LeadershipTransfer: forget}, &resp)
 }
 
-// voters lists the other voters, and reports whether this server is one.
+// voters lists the other voters, and reports whether this server is a voter.
 func (r *Raft) voters() (others []peer.Place, own bool) {
 	for _, srv := range r.Servers() {
 		switch id := peer.ParseID(srv.ID); {
@@ -168,7 +168,7 @@ func (r *Raft) voters() (others []peer.Place, own bool) {
 	return others, own
 }
 
-// pause waits for d or until ctx ends. It returns false if ctx has ended.
+// pause() waits for d or until ctx ends. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// TestWhatRaftKnows checks which leader a server knows, and since when the server has not heard from it:
+// TestWhatRaftKnows checks which leader a server knows, and when the server last heard from that leader:
 // without a leader, as a follower, as the leader, and as a leader whose log hangs.
 func TestWhatRaftKnows(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3}, []uint32{4}, func(w *world) {

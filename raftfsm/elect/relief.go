@@ -23,29 +23,29 @@ type Relief struct {
 	Writing func() uint64 // returns the number of the running write to the log; 0: none runs
 	Log     *slog.Logger
 
-	call   uint64        // number of the running write at the last look; 0: none ran
-	stuck  time.Duration // the shortest time for which that write may have been running
+	call   uint64        // number of the write that ran when look() was last called; 0: none ran
+	stuck  time.Duration // for at least this time the write with the number `call` has been running
 	worst  time.Duration // the longest write that ended in this span
 	before time.Duration // the longest write that ended in the span before this one
-	span   int           // number of looks since this span began
-	tried  int           // how often this server has tried to give the leadership away in this stall
-	rest   int           // number of looks until the next try
+	span   int           // time since this span began, in units of reliefLook
+	tried  int           // how many voters were asked to lead since the log or raft got stuck
+	rest   int           // number of calls of look() until the next try
 
 	barred time.Time // since when raft accepts no entries; zero: raft accepts them
 }
 
 const (
 	reliefLook  = 100 * time.Millisecond
-	reliefSpan  = 300 // a span is this many looks
+	reliefSpan  = 300 // length of a span, in units of reliefLook
 	reliefLeast = 1500 * time.Millisecond
 	reliefMost  = 5 * time.Second // the longest limit; a leader with a slower disk is useless
 	reliefAsk   = 200 * time.Millisecond
-	reliefIdle  = 250 * time.Millisecond // time between looks, instead of reliefLook, while no write runs
-	reliefRest  = 5                      // how many looks to wait after a try, which may still succeed
+	reliefIdle  = 250 * time.Millisecond // replaces reliefLook while no write runs
+	reliefRest  = 5                      // calls of look() to wait after a try, which may still succeed
 )
 
-// Watch looks at the disk until ctx ends. It counts looks instead of asking the clock: a process that was
-// stopped for a while counts only one look, so it does not suspect its disk.
+// Watch checks the disk until ctx ends. It counts its checks instead of asking the clock: a process that was
+// stopped for a while counts only one check, so it does not suspect its disk.
 func (r *Relief) Watch(ctx context.Context) {
 	for {
 		wait := reliefLook
@@ -64,7 +64,7 @@ func (r *Relief) Watch(ctx context.Context) {
 	}
 }
 
-// look records the running write, and reports whether another server should lead.
+// look() records the running write, and reports whether another server should lead.
 func (r *Relief) look(call uint64) bool {
 	if r.span++; r.span >= reliefSpan {
 		r.span, r.before, r.worst = 0, r.worst, 0
@@ -89,10 +89,11 @@ func (r *Relief) limit() time.Duration {
 }
 
 // Began records whether the barrier at the start of a term succeeded. While raft hands the leadership over,
-// it accepts no entries. Raft may never notice the end of a hand-over to a server that hangs: it waits for
-// the replicator of that server, which ends silently if this server loses the leadership first. If this
-// server is elected again, it leads but completes no request. So Began asks another server to lead if the
-// barrier has failed for longer than `limit`, which is more time than any election takes.
+// it accepts no entries. If the successor hangs, raft may never notice that the hand-over is over: raft waits
+// for its replicator of the successor, and the replicator ends silently if this server loses the leadership
+// first. A server that is elected again in this state leads, but completes no request. So Began asks another
+// server to lead if the barrier has failed for longer than `limit`, which is more time than any election
+// takes.
 func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	now := time.Now()
 	switch {

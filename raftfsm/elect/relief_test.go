@@ -47,8 +47,8 @@ func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
 		"a minute later a write of 4 s was noticed after %v, want %v to 2 s", at, reliefLeast)
 }
 
-// relieved makes the server lead four other voters whose logs differ in length. Server 5 has the longest log,
-// but is not up.
+// relieved() makes the server lead four other voters whose logs differ in length. Server 5 has the longest
+// log, but is not up.
 func (w *world) relieved() (r *Relief, writing *atomic.Uint64) {
 	w.elected()
 	for id, last := range map[uint32]uint64{2: 10, 3: 12, 4: 12, 5: 13} {
@@ -121,8 +121,8 @@ func TestReliefAsksWhenItLeadsNoMore(t *testing.T) {
 	})
 }
 
-// A leader whose raft has reported a hand-over under way for longer than the limit asks the next voter to
-// stand. Any other result of raft starts the limit again.
+// If a leader's raft reports for longer than the limit that a hand-over is under way, the leader asks the
+// next voter to stand. Any other result of raft starts the limit again.
 func TestReliefBegan(t *testing.T) {
 	const limit = 2 * time.Second
 	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, nil, func(w *world) {
@@ -139,7 +139,7 @@ func TestReliefBegan(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		began(barred, 0, 1, 0, 0)
 		time.Sleep(limit / 2)
-		began(barred, 0, 1, 0, 0) // the limit starts again
+		began(barred, 0, 1, 0, 0) // after each request to stand, the limit starts again
 		time.Sleep(limit)
 		began(barred, 0, 1, 1, 0)
 		began(nil, 0, 1, 1, 0)
@@ -148,6 +148,6 @@ func TestReliefBegan(t *testing.T) {
 		began(errors.New("another"), 0, 1, 1, 0)
 		began(barred, 0, 1, 1, 0)
 		time.Sleep(2 * limit)
-		began(barred, 0, 2, 1, 0) // the first voter again
+		began(barred, 0, 2, 1, 0) // the first voter is asked again
 	})
 }

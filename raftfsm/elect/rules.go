@@ -41,8 +41,8 @@ const (
 	turnShort = 5 * time.Millisecond   // wait for an entry that may be on its way to another server's disk
 )
 
-// Opinion is what a server learns from one voter's answer, or from its silence. A
-// voter that did not answer may still vote.
+// Opinion is what a server learns from one voter's answer, or from its silence. A voter that did not answer
+// may still vote.
 type Opinion struct {
 	Before bool // the voter's turn to stand for election comes before this server's
 	Silent bool // the voter has not heard from a leader either
@@ -148,7 +148,7 @@ func (s *Survey) May(why Why) bool {
 	return false
 }
 
-// hopeless reports whether this server needs the vote of a server that has a longer log or is gone. Such a
+// hopeless() reports whether this server needs the vote of a server that has a longer log or is gone. Such a
 // candidate cannot win, and would only disturb another server's election.
 func (s *Survey) hopeless() bool {
 	return !s.majority(s.count(func(o *Opinion) bool { return !o.Longer && !o.Gone }))

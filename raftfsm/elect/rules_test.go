@@ -41,12 +41,12 @@ func TestDecide(t *testing.T) {
 		mute   = Opinion{Mute: true}                                             // no answer; the voter may be busy
 		gone   = Opinion{Mute: true, Gone: true}                                 // the voter's process is gone
 		ahead  = Opinion{Before: true, Longer: true, Silent: true, Vacant: true} // the voter has more entries
-		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // the first in line, which stands
+		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // the first in line, and it stands
 		lower  = Opinion{Before: true, Lower: true, Silent: true, Vacant: true}  // the same log, a lower id
 		short  = Opinion{Short: true, Lower: true, Silent: true, Vacant: true}   // a shorter log, a lower id
 		leads  = Opinion{Leads: true}                                            // the voter says that it leads
-		busy   = Opinion{Before: true, Longer: true, Linked: true, Mute: false}  // more entries, and a live link
-		// The voter hears of a leader, and has no link.
+		busy   = Opinion{Before: true, Longer: true, Linked: true, Mute: false}  // linked, with more entries
+		// The voter hears of a leader, but has no link.
 		calm = Opinion{}
 		own  = func(list ...Opinion) []Opinion { return list } // opinions of the other servers
 	)

@@ -68,7 +68,7 @@ func (e *Elections) Watch(ctx context.Context) {
 	}
 }
 
-// lookAgain returns how long Watch may wait until its next look: while there is a leader, until the leader
+// lookAgain returns how long Watch may wait before it checks again: while there is a leader, until the leader
 // would have been silent for too long. The wait is bounded, so that Watch notices if this process was
 // stopped.
 func (e *Elections) lookAgain(leader uint32) time.Duration {
@@ -124,7 +124,7 @@ func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) boo
 	}
 }
 
-// idle waits for d. It returns true if nothing has happened by then: the moment is still m, and this server
+// idle() waits for d. It returns true if nothing has happened by then: the moment is still m, and this server
 // knows no leader other than the server `but`.
 func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uint32) bool {
 	const step = time.Millisecond // check each step whether another server leads
@@ -228,9 +228,9 @@ func (e *Elections) starts() bool {
 	return time.Since(e.Raft.Began) < e.Heartbeat && e.Raft.CurrentTerm() == e.term
 }
 
-// fill stands for election if a majority of the voters, including this server, knows no leader and no
-// election has been under way for a while. In a starting cluster fill does not wait, because no election has
-// been under way.
+// fill() stands for election if a majority of the voters, including this server, knows no leader and no
+// election has been under way for a while. In a starting cluster fill() does not wait, because no election
+// has been under way.
 func (e *Elections) fill(ctx context.Context, v *vacancy) {
 	if v.since.IsZero() || !e.Raft.isStill(v.moment) {
 		// Raft may be writing a vote to the disk, and the vote counts only when it is there. So wait until

@@ -207,8 +207,8 @@ func TestSucceed(t *testing.T) {
 	}
 }
 
-// A survey asks all voters except the leader in question. It waits longer for an answer that may decide than
-// for one that cannot.
+// A survey asks all voters except the leader that is believed dead. It waits longer for an answer that may
+// decide than for one that cannot.
 func TestSurvey(t *testing.T) {
 	inWorld(t, "", 2, []uint32{1, 2, 3, 4}, []uint32{5}, func(w *world) {
 		survey := func() (s Survey, took time.Duration) {
@@ -238,7 +238,7 @@ func TestSurvey(t *testing.T) {
 		expect.Equal(t, s.count(func(o *Opinion) bool { return o.Mute && o.Lower && !o.Gone }), 1,
 			"an answer that may decide does not come: servers with a lower id that may live")
 		began := time.Now()
-		s = w.e.survey(w.ctx, 4, Dead) // the server may stand without that answer
+		s = w.e.survey(w.ctx, 4, Dead) // even without the missing answer the server may stand
 		took = time.Since(began)
 		expect.Equal(t, s.count(mute), 1, "an answer that cannot decide does not come: missing answers")
 		expect.That(t, took >= askFirst && took <= 2*askFirst+askAgain,
@@ -288,8 +288,8 @@ func TestStandAt(t *testing.T) {
 	})
 }
 
-// A server that forgets its leader begins a term, gives its vote in it, and later stands itself. Forget does
-// not drop the leader of a later term.
+// A server that forgets its leader enters a new term, in which it may vote for another server, and later
+// stands itself. Forget does not drop the leader of a later term.
 func TestForget(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3}, nil, func(w *world) {
 		r := w.e.Raft

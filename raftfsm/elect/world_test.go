@@ -38,7 +38,7 @@ type world struct {
 	others map[uint32]*other
 }
 
-// The type other is a server with a raft that only answers.
+// The type other is a server whose raft only answers.
 type other struct {
 	port  *peer.Port
 	trans raft.Transport
@@ -51,7 +51,7 @@ type other struct {
 	told   int           // how often the server was told to stand for election
 }
 
-// set changes the answers of a server while the tested server may ask.
+// set() changes the answers of a server while the tested server may ask.
 func (o *other) set(f func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,7 +103,7 @@ func (w *world) open(id uint32, h peer.Host) (*peer.Port, raft.Transport) {
 	return p, p.Transport(func() uint64 { return math.MaxUint64 })
 }
 
-// begin starts the raft of the tested server.
+// begin() starts the raft of the tested server.
 func (w *world) begin(self uint32, servers []raft.Server) {
 	own := &other{status: w.own}
 	own.port, own.trans = w.open(self, own)
@@ -119,7 +119,7 @@ func (w *world) begin(self uint32, servers []raft.Server) {
 		Heartbeat: heartbeat, Log: quiet, News: make(chan struct{}, 1)}
 }
 
-// answer answers the requests of other rafts.
+// answer() answers the requests of other rafts.
 func (o *other) answer(ctx context.Context) {
 	for {
 		select {
@@ -157,7 +157,7 @@ func (w *world) leads(id uint32, term uint64) {
 	must.Equal(w.t, now, id, "the leader that the server knows")
 }
 
-// elected makes the tested server lead.
+// elected() makes the tested server lead.
 func (w *world) elected() {
 	w.t.Helper()
 	for _, o := range w.others {

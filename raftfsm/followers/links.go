@@ -14,7 +14,7 @@ import (
 
 const (
 	linkQueue     = 2048     // how many blocks the leader holds for one server
-	linkQueueByte = 32 << 20 // how many bytes these blocks may have
+	linkQueueByte = 32 << 20 // how many bytes the blocks of one server may have
 )
 
 // Link is another server's stream, as the leader receives it. When the link or the term ends, the leader
@@ -23,7 +23,7 @@ type Link struct {
 	peer.Greeting // the greeting of the other server
 	Conn          net.Conn
 
-	set     *Links // the lock of set guards the fields below
+	set     *Links // the lock of `set` guards the fields below
 	room    sync.Cond
 	queue   []entries.Block
 	bytes   int

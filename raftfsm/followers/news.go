@@ -15,10 +15,10 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// News tells followers of a commit at once. Raft itself does so with the next entry, or after a quarter of
-// a second. In a quiet cluster a write's reply at a follower, and the hand-off of a lock between servers,
-// would take that long. A nudge is an empty AppendEntries, which says that an entry is committed. Only the
-// leader of the entry's own term sends it. A follower in a newer term rejects it.
+// News tells followers of a commit at once. Raft itself does so with the next entry, or after a quarter of a
+// second. In a quiet cluster a write's reply at a follower, and the hand-off of a lock between servers, would
+// take that long. A nudge is an empty AppendEntries, which says that an entry is committed. Only the leader
+// of the entry's own term sends a nudge. A follower in a newer term rejects it.
 //
 // A nudge is sent only after its follower has stored the entry, because the other servers may have committed
 // the entry before it arrived at the follower.
@@ -35,11 +35,11 @@ type News struct {
 	mu        sync.Mutex
 	followers map[raft.ServerID]*nudged
 	told      uint64 // log index that the last nudge announced
-	late      bool   // tellRest must still tell the other servers
+	late      bool   // whether tellRest must still tell the servers that Tell left out
 	closed    bool
 }
 
-// nudgeRest is how long a follower at which no client waits may have no news of a commit.
+// If no client waits at a follower, the follower hears of a commit at most nudgeRest later.
 const nudgeRest = 50 * time.Millisecond
 
 // nudged is one follower; at most one message to it is under way.
@@ -101,17 +101,17 @@ func (g *News) Follow(servers []raft.Server) {
 	}
 }
 
-// applied returns the log position that this server has applied. ok is false if this term must not announce
+// applied() returns the log position that this server has applied. ok is false if this term must not announce
 // that position.
 func (g *News) applied() (at state.Position, ok bool) {
 	// Read the index first, so that the term is at least as new. Only the leader of an entry's own term
-	// announces it.
+	// announces the entry.
 	at = state.Position{Index: g.o.State.Index(), Term: g.o.State.Term()}
 	return at, at.Term == g.o.Term && g.o.Leads()
 }
 
-// Tell announces the last commit. It is called when nothing is left to propose, so that no entry will carry
-// the news.
+// Tell announces the last commit. It is called when nothing is left to propose, because then no later entry
+// carries the news.
 func (g *News) Tell() {
 	at, ok := g.applied()
 	if !ok {
@@ -159,7 +159,7 @@ func (g *News) tellRest() {
 	}
 }
 
-// tell queues a nudge for a follower that has not been told yet. The caller holds the lock of News.
+// tell() queues a nudge for a follower that has not been told yet. The caller holds the lock of News.
 func (f *nudged) tell(at state.Position) {
 	if at.Index <= f.told {
 		return
@@ -195,7 +195,7 @@ func (g *News) run(id raft.ServerID, f *nudged) {
 	}
 }
 
-// nudge sends one nudge. It ignores the answer: raft's own replicator keeps track of the follower.
+// nudge() sends one nudge. It ignores the answer: raft's own replicator keeps track of the follower.
 func (g *News) nudge(id raft.ServerID, addr raft.ServerAddress, at state.Position) {
 	header := g.o.Raft.Header()
 	args := &raft.AppendEntriesRequest{RPCHeader: header, Term: at.Term,

@@ -59,7 +59,7 @@ func TestWhoIsNudged(t *testing.T) {
 func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		term        uint64 // of the last applied entry
+		term        uint64 // term of the last applied entry
 		leads, told bool
 	}{{5, true, true}, {5, false, false}, {4, true, false}, {6, true, false}} {
 		a := applied.New()
@@ -173,8 +173,8 @@ func TestNudgesFollowTheirEntry(t *testing.T) {
 	g.Close() // Close does not wait for an answer that may never come
 }
 
-// The end of a term does not wait for news that is on its way to a server that does not answer: this server
-// may be elected again.
+// The end of a term does not wait for a nudge to a server that does not answer, because the leader may soon
+// be elected again.
 func TestEndOfATermWaitsForNoNudge(t *testing.T) {
 	t.Parallel()
 	trans := nudges{sent: make(chan uint64)}

@@ -30,7 +30,7 @@ func (s *Stored) of(id uint32) *storedBy {
 	return by.(*storedBy)
 }
 
-// note records an answer. It ignores a late answer to an earlier leader.
+// note() records an answer. It ignores a late answer to an earlier leader.
 func (b *storedBy) note(at state.Position) {
 	b.mu.Lock()
 	if at.Term < b.at.Term || at.Term == b.at.Term && at.Index < b.at.Index {

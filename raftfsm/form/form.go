@@ -1,6 +1,6 @@
 // Package form finds the cluster of a server that starts: the one on its disk, one that expects it, or a new
-// one. It also remembers the progress that other servers have shown, so that a server detects a data
-// directory that was replaced by an old copy.
+// one. It also remembers the progress that other servers have shown. So a server detects a data directory
+// that was replaced by an old copy.
 package form
 
 import (
@@ -30,7 +30,7 @@ type Options struct {
 	Promises *Promises
 	Rand     io.Reader
 	Log      *slog.Logger
-	Waiting  func(what string) // called with a text that says for what the server waits; may be nil
+	Waiting  func(what string) // is told what the server waits for; may be nil
 }
 
 // Forming finds the cluster of a server that starts.
@@ -50,7 +50,7 @@ func New(o Options) *Forming { return &Forming{o: o, formed: make(chan struct{})
 // Use sets the peer port. It is called before the port serves.
 func (f *Forming) Use(port *peer.Port) { f.port = port }
 
-// Waits returns for what this server waits before it joins.
+// Waits returns what this server waits for before it joins.
 func (f *Forming) Waits() string {
 	if p := f.said.Load(); p != nil {
 		return *p
@@ -150,7 +150,7 @@ func (f *Forming) peersConfig() *raft.Configuration {
 		server := raft.Server{ID: peer.ServerID(s), Address: raft.ServerAddress(id.Peers[s])}
 		switch {
 		case slices.Contains(id.Observers, s):
-			server.Suffrage = raft.Nonvoter // an observer may have been absent
+			server.Suffrage = raft.Nonvoter // an observer needs no incarnation: a cluster forms without it
 		case id.Incarnations[s] == "":
 			return nil
 		}
@@ -243,7 +243,7 @@ func newest(formed []peer.Status) (best *peer.Status, stale []peer.Status) {
 
 func isStale(st *peer.Status, formed []peer.Status) bool {
 	if !st.Up {
-		return false // its cluster is just beginning
+		return false // its raft does not run yet, so it reports no members
 	}
 	outside := func(o *peer.Status) bool { return o.Up && len(o.Members) > 0 && o.Members[st.ID] == "" }
 	if outside(st) {
@@ -262,9 +262,9 @@ func peersDiffer(id uint32, theirs, ours string) error {
 		id, theirs, ours)
 }
 
-// form makes a cluster of all listed servers, after all of them have said that they are empty. It first sends
-// the formation to the other servers. A server that misses that message joins later, because the members'
-// list contains it.
+// form() makes a cluster of all listed servers, after all of them have said that they are empty. It first
+// sends the formation to the other servers. A server that misses that message joins later, because the
+// members' list contains it.
 func (f *Forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
 	for _, a := range f.askAll(ctx, 2*time.Second, peer.Question{Form: p}) {
 		if a.Err != nil && !f.o.List.Observes(a.ID) {
@@ -320,8 +320,8 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 	return true, f.o.Disk.SaveIdentity(id)
 }
 
-// CheckReach logs a warning if this server listens on an address that differs from its address in --peers,
-// and cannot be reached at the latter.
+// CheckReach logs a warning if this server cannot be reached at its address in --peers. It checks that only
+// if the server listens on another address.
 func (f *Forming) CheckReach(ctx context.Context) {
 	addr := f.o.List.Peers[f.o.List.ID]
 	if addr == f.o.Listen {

@@ -118,8 +118,8 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 	}
 }
 
-// If a member that lost its data directory asks a server that has not read its whole log yet, the answer
-// must not admit the member, although the server's state does not name a directory of the member.
+// A server that has not read its whole log yet may not know the data directory of a member. If that member
+// has lost its directory and asks the server, the answer must not admit it.
 func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	members := map[uint32]string{1: "x", 2: "x", 4: "x"}
 	server := func(id uint32, asOf uint64, waits string, incarnations map[uint32]string) peer.Status {
@@ -397,8 +397,8 @@ func TestServerLooksWhetherItIsReached(t *testing.T) {
 	}
 }
 
-// A starting server asks each other server. It keeps the promises in each answer, and lists the answers by
-// id.
+// A starting server asks each other server. It notes the log position that each answer shows, and lists the
+// answers by id.
 func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	one := &server{Status: peer.Status{ID: 1, Incarnation: "a", Now: peer.Shown{Start: 1}}}
 	three := &server{Status: peer.Status{ID: 3, Incarnation: "c", Now: peer.Shown{Start: 1}}}
@@ -452,8 +452,8 @@ func TestServerThatStartsFromAnOldCopy(t *testing.T) {
 	expect.Has(t, err.Error(), "the data directory of server 2 is an old copy: server 1 knows that")
 }
 
-// The first voter forms the cluster when all voters have answered. When the time is over, it neither forms
-// the cluster nor reports the missing answers.
+// The first voter forms the cluster when all voters have answered. After its deadline, it neither forms the
+// cluster nor reports the missing answers.
 func TestFirstVoterFormsTheCluster(t *testing.T) {
 	peers := map[uint32]string{1: must.Refused(t), 2: must.Refused(t), 3: must.Refused(t)}
 	port := openPort(t, 2, new(server))

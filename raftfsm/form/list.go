@@ -15,7 +15,7 @@ import (
 // List holds --id and --peers: the servers that the operator of one server has listed, and this server's id.
 type List struct {
 	ID        uint32
-	Peers     map[uint32]string // addresses; empty: a cluster of one without a peer port
+	Peers     map[uint32]string // addresses by id; empty: a cluster of one server without a peer port
 	Observers []uint32          // the servers of Peers that have no vote when the cluster forms
 }
 

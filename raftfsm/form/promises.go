@@ -94,8 +94,8 @@ func OldCopy(id, witness uint32, why string) error {
 }
 
 // checkCopy refuses to start from an old copy of the data directory. Such a copy has a shorter log than this
-// server has shown to others. A server that does not answer now detects the copy later, when it calls this
-// server; see confirm().
+// server has shown to others. If another server does not answer now, it detects the copy later, when it calls
+// this server; see confirm().
 func (f *Forming) checkCopy(ctx context.Context) error {
 	id := f.o.Disk.Identity()
 	now := peer.Shown{Start: id.Start, Life: id.Life}

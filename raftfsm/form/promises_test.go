@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// If another server shows more starts or a later term, the new promise is saved, and is there at the next
-// start.
+// If another server shows more starts or a later term than before, the new values are saved, and are loaded
+// at the next start.
 func TestR6PromisesAreSaved(t *testing.T) {
 	for _, c := range []struct {
 		was, now, is peer.Shown

@@ -8,28 +8,28 @@ import (
 )
 
 const (
-	actsInEntry = 100  // limit of acts in an entry, because the state is locked while an entry is applied
-	endsInEntry = 1000 // limit of the sessions that end and their nodes, counted together
+	actsInEntry = 100  // most acts in an entry, because the state is locked while an entry is applied
+	endsInEntry = 1000 // most sessions that one entry ends; each of their nodes counts, too
 	endBytes    = 64   // length of the longest encoded end of a session
 )
 
 // actQueue holds the requests that the leader itself makes. The queue ends with the term, so no request in it
 // is proposed twice.
 //
-// Ends of sessions and removals of nodes may be many at once. They have queues of their own, so that the
-// other acts, such as publishing the members, go first.
+// There may be many ends of sessions and removals of nodes at once. They have queues of their own, so that
+// the other acts, such as publishing the members, go first.
 type actQueue struct {
 	mu    sync.Mutex
 	list  [][]byte // requests, encoded
-	ends  []int64  // sessions to be ended
+	ends  []int64  // ids of the sessions that must end
 	due   map[int64]ending
 	reaps [][]byte // requests, encoded
-	size  int      // size of reaps
+	size  int      // total bytes of the requests in `reaps`
 	open  []byte   // blocks with open-stream requests, which belong to no stream yet
 }
 
-// ending is the end of a session that waits to be proposed. It is proposed once, even if the session is found
-// overdue several times before that.
+// ending is a request to end a session, while it waits to be proposed. It is proposed once, even if the
+// session is found overdue several times before that.
 type ending struct {
 	gen  uint32
 	cost int // the cost of applying the end: 1 plus the number of the session's nodes
@@ -46,7 +46,7 @@ func (q *actQueue) add(r state.Request) {
 	}
 }
 
-// end queues the end of a session.
+// end() queues the end of a session.
 func (q *actQueue) end(session int64, e ending) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,7 +59,7 @@ func (q *actQueue) end(session int64, e ending) {
 	q.due[session] = e
 }
 
-// reaping returns how many bytes of removals wait to be proposed.
+// reaping() returns how many bytes of removals wait to be proposed.
 func (q *actQueue) reaping() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,8 +73,8 @@ func (q *actQueue) addOpen(bl entries.Block) {
 	q.open = bl.Append(q.open)
 }
 
-// take moves queued acts into an entry: all requests to open a stream, up to actsInEntry acts, and ends of
-// sessions up to a cost of endsInEntry. Acts fill at most half of the entry. `more` reports whether some are
+// take() moves queued acts into an entry: all requests to open a stream, up to actsInEntry acts, and ends of
+// sessions up to a cost of endsInEntry. Acts fill at most half of the entry. `more` reports whether acts are
 // left.
 func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	q.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
-// batch proposes the requests that arrived while the last entry was on its way: one entry is in flight, one
+// batch() proposes the requests that arrived while the last entry was on its way: one entry is in flight, one
 // is being filled. A lone request leaves at once.
 func (t *Term) batch() error {
 	t.working.take()

@@ -4,8 +4,8 @@
 // publishes the members.
 //
 // A term runs in three goroutines, and in those of its links. The batcher alone fills and proposes entries;
-// it holds the term's baton except while it waits for raft. The duties queue what the leader proposes on its
-// own account in the term's acts, which have a lock of their own. Only [Leader].Stored outlives a term.
+// it holds the term's baton except while it waits for a commit. The duties queue what the leader proposes on
+// its own account in the term's acts, which have a lock of their own. Only [Leader].Stored outlives a term.
 //
 //   - leader.go begins and ends terms; term.go has the type Term, and options.go has what a term gets from
 //     the server.

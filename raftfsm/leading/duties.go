@@ -31,8 +31,8 @@ func (t *Term) duties() {
 	defer sweep.Stop()
 	t.PublishMembers()
 	t.lookAtRoom()
-	// If this loop wakes late, the whole process may have stood still, with touches unread in its sockets. It
-	// must not act on deadlines before every session has had time to be heard again.
+	// If this loop wakes late, the whole process may have stood still, with touches unread in its sockets.
+	// The loop must not act on deadlines before every session has had time to be heard again.
 	late := min(time.Second, o.MinSessionTimeout/4)
 	last, looked := time.Now(), time.Now()
 	var digested int64
@@ -81,7 +81,7 @@ func (t *Term) duties() {
 // still be on its way.
 func (t *Term) grace() time.Duration { return 2 * t.o.TouchEvery }
 
-// expire proposes the end of the sessions whose time is over. Apply ends a session only if no client has
+// expire() proposes the end of the sessions whose time is over. Apply ends a session only if no client has
 // attached to it since. `now` is the last time at which this server is known to have run without a stall.
 func (t *Term) expire(now time.Time) {
 	due := t.deadlines.Due(now.Add(-t.grace()), expiryBatch)
@@ -100,7 +100,7 @@ func (t *Term) expire(now time.Time) {
 	t.wake()
 }
 
-// sweep proposes the removal of empty containers and overdue TTL nodes, up to reapPerSweep of them and
+// sweep() proposes the removal of empty containers and overdue TTL nodes, up to reapPerSweep of them and
 // sweepBytes of paths: the next sweep finds the rest.
 func (t *Term) sweep() {
 	for from, left := 0, reapPerSweep; left > 0; {
@@ -121,7 +121,7 @@ func (t *Term) sweep() {
 }
 
 // compareDigests proposes the digest of this server's state every digestGap zxids, so that every server can
-// compare its own.
+// compare it with the digest of its own state.
 func (t *Term) compareDigests(done int64) int64 {
 	if t.o.Port == nil {
 		return done
@@ -136,9 +136,9 @@ func (t *Term) compareDigests(done int64) int64 {
 	return done
 }
 
-// lookAtRoom decides whether requests that need more room are refused from now
-// on. The decision travels with the entries, so that all servers agree; a log
-// that can still be written keeps sessions, deletions and the cluster alive.
+// lookAtRoom decides whether requests that need more room are refused from now on. All servers agree, because
+// the decision travels with the entries. The room that is left serves deletions, and the requests that keep
+// sessions and the cluster alive.
 func (t *Term) lookAtRoom() {
 	low := t.Lowest()
 	why := cmp.Or(low, t.o.Upkeep.Full())

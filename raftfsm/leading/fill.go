@@ -26,10 +26,11 @@ func (t *Term) options() (o byte) {
 	return o
 }
 
-// fill appends the leader's own acts and blocks of every server's stream. All servers with waiting requests
-// get equal shares of the entry, so that no server's clients wait for another's. If a server does not use
-// all of its share, other servers use the rest. The servers take turns to be first: if the first server's
-// request is too large for any share, it takes the whole entry, and the other servers wait for the next one.
+// fill() appends the leader's own acts and blocks of every server's stream. All servers with waiting requests
+// get equal shares of the entry, so that the clients of one server do not wait for those of another. If a
+// server does not use all of its share, other servers use the rest. The servers take turns to be first: if
+// the first server's request is too large for any share, it takes the whole entry, and the other servers wait
+// for the next one.
 func (t *Term) fill(entry []byte) []byte {
 	before := len(entry)
 	entry, more := t.acts.take(entry)
@@ -93,7 +94,7 @@ func (e *filling) own(requests, bytes int) {
 	e.requests -= int(bl.Count)
 }
 
-// link appends whole blocks of another server's stream.
+// link() appends whole blocks of another server's stream.
 func (e *filling) link(l *followers.Link, requests, bytes int) {
 	for requests > 0 && bytes > 0 && e.left() > 0 {
 		bl, ok := l.Pop()

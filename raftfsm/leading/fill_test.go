@@ -36,8 +36,8 @@ func TestActsGoIntoSeveralEntries(t *testing.T) {
 	}
 }
 
-// A leader's own acts fill at most half an entry; a longer act goes alone. Requests of servers to open a
-// stream come first, once each.
+// A leader's own acts fill at most half an entry; a longer act gets an entry of its own. Requests of servers
+// to open a stream come first, once each.
 func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	t.Parallel()
 	var q actQueue
@@ -137,7 +137,7 @@ func TestServersShareAnEntry(t *testing.T) {
 			expect.That(t, others >= 4, "%d requests of the other server, want 4 or more", others)
 		}
 	}
-	// A request too large for any share goes alone.
+	// A request too large for any share gets an entry of its own.
 	_, mine, others := filled(1, 1, 2*stream.BatchBytes)
 	expect.Equal(t, mine+others, 1, "long requests")
 }

@@ -11,10 +11,11 @@ import (
 // handoff lets the create of a client that queues for a lock wait for the delete of the next owner.
 //
 // A client that releases a lock and queues again sends its create at once. The next owner must first hear of
-// the release, so its delete arrives later. If the leader proposed the create at once, the delete would wait
-// for the create's entry and then for its own. So after an entry that deleted a node with siblings, creates
-// of ephemeral nodes wait for a request of another kind, but no longer than an entry takes. A delete never
-// waits. The order of requests does not change: an entry leaves later, with more of them.
+// the release, so the next owner's delete arrives later. If the leader proposed the create at once, the
+// delete would wait for the create's entry and then for its own. So after an entry that deleted a node with
+// siblings, creates of ephemeral nodes wait for a request of another kind, but no longer than an entry takes.
+// A delete never waits. The order of requests does not change: only the entry leaves later, with more
+// requests.
 //
 // The leader may suspect a hand-off where there is none, or the next owner may keep the lock for long. After
 // two waits in vain the leader does not wait at the next 8 hand-offs, then 16, 32, and so on.
@@ -24,10 +25,10 @@ type handoff struct {
 	t     *Term
 	began time.Time     // when the last entry was given to raft
 	took  time.Duration // the recent average time of an entry
-	due   bool          // the last entry may have passed a lock on
+	due   bool          // whether the last entry may have passed a lock on
 	vain  int           // number of successive waits in vain
-	rests int           // hand-offs skipped after the last wait in vain
-	rest  int           // hand-offs still to be skipped
+	rests int           // how many hand-offs were to be skipped after the last wait in vain
+	rest  int           // how many hand-offs are still to be skipped
 }
 
 const (
@@ -39,7 +40,7 @@ const (
 
 func (h *handoff) proposed() { h.began = time.Now() }
 
-// applied is called when the entry proposed last is applied.
+// applied() is called when the last proposed entry has been applied.
 func (h *handoff) applied() {
 	took := time.Since(h.began)
 	if h.took == 0 {
@@ -49,7 +50,7 @@ func (h *handoff) applied() {
 	h.due = h.t.o.State.PassedOn()
 }
 
-// join returns the entry, with the requests that arrived while its creates waited.
+// join() returns the entry, with the requests that arrived while its creates waited.
 func (h *handoff) join(entry []byte) []byte {
 	if !h.due {
 		return entry
@@ -88,7 +89,7 @@ func (h *handoff) join(entry []byte) []byte {
 	return entry
 }
 
-// creates reports whether an entry holds a few creates of ephemeral nodes and nothing else.
+// creates() reports whether an entry holds a few creates of ephemeral nodes and nothing else.
 func (h *handoff) creates(entry []byte) bool {
 	return h.t.requests <= handoffCreates && entries.OnlyEphemeralCreates(entry)
 }

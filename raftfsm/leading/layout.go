@@ -15,7 +15,7 @@ type oneLayout struct {
 	why atomic.Pointer[string] // why `on` is false although Options.OneLayout is true; nil: nothing is wrong
 }
 
-// begin asks the members whether they understand OneLayout, unless the state already has their answer. The
+// begin() asks the members whether they understand OneLayout, unless the state already has their answer. The
 // term has applied all earlier entries by now.
 func (l *oneLayout) begin(t *Term) {
 	if !t.o.OneLayout {

@@ -68,7 +68,8 @@ func TestTicketsNeedEveryServer(t *testing.T) {
 }
 
 // The members are asked at their present addresses, before a cluster begins as well as later. A voter that
-// does not answer may be of an older release, but a cluster begins without its observers.
+// does not answer counts as a voter of an older release. Before the cluster begins, observers need not
+// answer.
 func TestMembersAreAskedWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

@@ -30,8 +30,8 @@ func (l *Leader) Term() *Term { return l.term.Load() }
 // Won returns how many terms have begun.
 func (l *Leader) Won() int64 { return l.won.Load() }
 
-// Run runs one term after the other, never two at once. Leadership lost and
-// regained is a new term.
+// Run runs one term after the other, never two at once. If leadership is lost and regained, a new term
+// begins.
 func (l *Leader) Run(ctx context.Context) {
 	for {
 		var leads context.Context

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// An elected server checks every termBegins whether its term has begun.
+// termBegins is how often an elected server checks whether its term has begun.
 const termBegins = time.Millisecond
 
 // ServeLink is the leader's end of a link. It returns when the link or the term ends.

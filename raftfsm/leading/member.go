@@ -49,9 +49,9 @@ func (t *Term) Change(ctx context.Context, c change.Change) error {
 	return err
 }
 
-// safe refuses a change of the voters after which the voters that follow would not be a majority, because
-// the cluster would stop. It waits for a while for a server that is silent, because this leader may have
-// just begun, or a broken link may come back.
+// safe() refuses a change of the voters if, after it, the voters that follow would not be a majority, because
+// the cluster would stop. It waits for a while for a server that is silent, because this leader may have just
+// begun, or a broken link may come back.
 func (t *Term) safe(ctx context.Context, c *change.Change, servers []raft.Server) error {
 	was := votersOf(servers)
 	voters := c.Voters(was)
@@ -78,7 +78,7 @@ func votersOf(servers []raft.Server) (ids []uint32) {
 	return ids
 }
 
-// follow returns the servers that follow now and have the log, this one among them.
+// follow() returns the servers that follow this leader now and have its log. This server is one of them.
 func (t *Term) follow() map[uint32]bool {
 	follow := map[uint32]bool{t.o.ID: true}
 	for id, p := range t.Far() {

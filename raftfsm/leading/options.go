@@ -25,7 +25,7 @@ type Port interface {
 	AskAll(ctx context.Context, servers []peer.Place, q peer.Question) <-chan peer.Answer
 }
 
-// Options are the server that leads, and its settings.
+// Options hold what a term needs of this server, and its settings.
 type Options struct {
 	ID       uint32
 	Raft     *consensus.Raft

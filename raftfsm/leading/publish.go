@@ -48,8 +48,8 @@ func (o *Options) found(ctx context.Context) error {
 	return consensus.Await(ctx, o.Raft.Apply(entry(members, o.Now().UnixMilli()), time.Second))
 }
 
-// describe returns raft's servers as they will be published. The list is not complete until all servers have
-// said where clients reach them.
+// describe() returns raft's servers as they will be published. The list is not complete until all servers
+// have said where clients reach them.
 func (o *Options) describe(s *state.State, servers []raft.Server,
 	written string) (list []state.Server, complete bool) {
 	if written == "" {
@@ -76,8 +76,8 @@ func (o *Options) describe(s *state.State, servers []raft.Server,
 	return list, complete
 }
 
-// note takes the descriptions that come with a change. Changes that belong together come from one server (By)
-// and start from one published version (Since). Until they are done, or moreWait after the last of them,
+// note() takes the descriptions that come with a change. Changes that belong together come from one server
+// (By) and start from one published version (Since). Until they are done, or moreWait after the last of them,
 // changes by other servers are refused.
 func (t *Term) note(c *change.Change) error {
 	if c.By == 0 {
@@ -101,7 +101,7 @@ func (t *Term) note(c *change.Change) error {
 	return nil
 }
 
-// farewell publishes the members without a server that asked to leave, and waits until that server has seen
+// farewell() publishes the members without a server that asked to leave, and waits until that server has seen
 // the new list. While the server is still a member, it can answer the client. The caller then removes the
 // server. If that fails, the full list is published again.
 func (t *Term) farewell(ctx context.Context, c *change.Change) bool {
@@ -123,14 +123,14 @@ func (t *Term) farewell(ctx context.Context, c *change.Change) bool {
 	return true
 }
 
-// published returns the version of the members that clients see.
+// published() returns the version of the members that clients see.
 func (t *Term) published() (version int64) {
 	t.o.State.View(func(s *state.State) { _, version = state.CutConfig(s.ConfigData()) })
 	return version
 }
 
-// silence() delays, for the duration d, the changes by other servers, and publish() unless its `renew` is
-// true. If d is 0, silence() ends the delay.
+// For the duration d, silence() makes the leader refuse changes by other servers, and makes publish() wait
+// unless its `renew` is true. If d is 0, silence() ends that time.
 func (p *notice) silence(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +173,7 @@ func (t *Term) publish(renew bool, without uint32) {
 	})
 }
 
-// forget proposes to drop the streams of servers that are no longer members.
+// forget() proposes to drop the streams of servers that are no longer members.
 func (t *Term) forget(s *state.State, servers []raft.Server) {
 	for _, m := range s.Members() {
 		is := func(srv raft.Server) bool { return peer.ParseID(srv.ID) == m.ID }

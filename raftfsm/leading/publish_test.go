@@ -68,7 +68,7 @@ func publisher(t *testing.T) (*Term, *applied.State) {
 	return tm, a
 }
 
-// proposes returns what a term has proposed since the last call.
+// proposes() returns what a term has proposed since the last call.
 func (tm *Term) proposes() (list []string) {
 	for _, act := range tm.acts.list {
 		list = append(list, string(act))
@@ -208,8 +208,8 @@ func TestMembersAreDescribed(t *testing.T) {
 	}
 }
 
-// A group of changes belongs to one server until it is complete, or for a limited time. It starts from the
-// published members.
+// A group of changes belongs to one server until the group is complete, or for a limited time. The group
+// starts from the published members.
 func TestChangesThatBelongTogether(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -270,8 +270,8 @@ func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
 	}
 }
 
-// A leader publishes a removal beforehand only if the server itself asked for it, with words, and no more
-// changes follow.
+// A leader may publish the members without a server before it removes that server. It does so only if the
+// server itself asked for its removal, sent descriptions with the request, and announced no more changes.
 func TestWhoSaysFarewell(t *testing.T) {
 	t.Parallel()
 	tm, _ := publisher(t)

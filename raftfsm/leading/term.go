@@ -30,18 +30,17 @@ type Term struct {
 	news      *followers.News // tells followers of commits
 	members   signal.Signal   // sent when a member has announced itself
 	notice    notice          // what is published about the members
-	full      atomic.Bool     // requests that need more room are refused
-	low       atomic.Bool     // such requests are refused because a disk has little free space
+	full      atomic.Bool     // whether requests that need more room are refused
+	low       atomic.Bool     // whether a server's disk has little free space
 	layout    oneLayout       // whether contenders of another layout are refused
-	working   baton           // held by the batcher, except while it waits for raft
+	working   baton           // held by the batcher, except while it waits for a commit
 
 	turn     int // which server's requests come first in the next entry
 	requests int // how many requests are in the entry being filled, or in the last one
 }
 
-// baton is a lock that is held while its holder waits for raft to take an entry. It is not a mutex,
-// because simulated time passes while a goroutine waits on a channel, but not while it waits for a
-// mutex.
+// baton is a lock. Its holder keeps it while it waits for raft to take an entry. It is not a mutex, because
+// simulated time passes while a goroutine waits on a channel, but not while it waits for a mutex.
 type baton chan struct{}
 
 func (b baton) take() { b <- struct{}{} }
@@ -53,7 +52,7 @@ func (t *Term) wake() { t.work.Send() }
 // ErrNotLeading is the answer to a server that wrongly believes this one to lead.
 var ErrNotLeading = status.Errorf(status.NoLeader, "this server does not lead")
 
-// propose queues an act of the leader. Acts are conditional: Apply checks their conditions again.
+// propose() queues an act of the leader. Acts are conditional: Apply checks their conditions again.
 func (t *Term) propose(r state.Request) {
 	t.acts.add(r)
 	t.wake()
@@ -93,6 +92,6 @@ type notice struct {
 	mu     sync.Mutex
 	words  string    // the descriptions of the last change in this term; empty: those in the state
 	last   string    // the text that was proposed last in this term
-	silent time.Time // the time until which more changes may follow
-	by     uint32    // the server that makes these changes
+	silent time.Time // until this time more changes of the same group may follow
+	by     uint32    // id of the server that made the last change
 }

@@ -72,9 +72,9 @@ func (o *Options) allUnderstand(ctx context.Context, version int) error {
 // foundingVersion is the version that understands state.Founding.
 const foundingVersion = 2
 
-// understand reports whether all voters say that they understand a version. A voter that does not answer may
-// run an older release. Unlike allUnderstand it does not wait for observers: a cluster begins without them,
-// and an observer of an older release then stops at the first entry.
+// understand() reports whether all voters say that they understand a version. A voter that does not answer
+// may run an older release. Unlike allUnderstand it does not wait for observers: a cluster begins without
+// them, and an observer of an older release then stops at the first entry.
 func (o *Options) understand(ctx context.Context, version int) bool {
 	ctx, cancel := context.WithTimeout(ctx, foundingWait)
 	defer cancel()

@@ -106,7 +106,7 @@ func doImport(from, to string, keep bool) (*Made, error) {
 	return Import(context.Background(), z, to, 1, keep, 1)
 }
 
-// equal ends the test if the contents of two files or directories differ.
+// equal() ends the test if the contents of two files or directories differ.
 func equal(t *testing.T, a, b string, ephemerals bool) {
 	t.Helper()
 	x := must.Get(LoadContent(a, ""))(t)
@@ -231,7 +231,7 @@ func TestTornRecordIsLeftOutOnRequest(t *testing.T) {
 	expect.That(t, z.Zxid == 8 && len(z.Notes) == 1, "zxid %d, notes %q", z.Zxid, z.Notes)
 }
 
-// If a snapshot has the change of a torn log record, the import loses nothing, and notes the record.
+// If the snapshot already has the change of a torn log record, the import loses nothing, and notes this.
 func TestTornRecordThatTheSnapshotHolds(t *testing.T) {
 	dir := zooDir(t)
 	b := bytes.TrimRight(logOf(history()[:4]), "\x00")
@@ -359,7 +359,7 @@ func TestNothingHalfMadeIsLeft(t *testing.T) {
 	expect.Fails(t, expect.Err(os.Stat(dir)), "an interrupted export left something")
 }
 
-// imported returns the data directory of a server.
+// imported() returns the data directory of a server.
 func imported(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -426,8 +426,8 @@ func TestLeftNodesAreSorted(t *testing.T) {
 	expect.List(t, refound(s, false, 1).Left, want, "left out")
 }
 
-// If recover is interrupted while it replaces the data, no server starts on the directory. Running recover
-// again finishes the replacement.
+// If `zlockd recover` is interrupted while it replaces the data, no server starts on the directory. Running
+// it again finishes the replacement.
 func TestRecoverCanBeInterrupted(t *testing.T) {
 	for step := range 8 {
 		t.Run(fmt.Sprint("step", step), func(t *testing.T) {
@@ -515,7 +515,7 @@ func TestRecoverTwice(t *testing.T) {
 	}
 }
 
-// Recover changes nothing in a directory whose server runs, or has run since recover read it.
+// Recover changes nothing in a directory whose server runs, or has run since the directory was read.
 func TestRecoverOfADirectoryInUse(t *testing.T) {
 	dir := imported(t)
 	r := must.Get(PlanRecovery(dir))(t)
@@ -584,7 +584,7 @@ func TestFilesThatAreLinkedCount(t *testing.T) {
 		"the log is not there, and that is no error")
 }
 
-// contents returns each file below path with its content.
+// contents() returns each file below path with its content.
 func contents(t *testing.T, path string) string {
 	t.Helper()
 	var all strings.Builder

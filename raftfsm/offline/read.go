@@ -22,7 +22,8 @@ type Data struct {
 	Last     state.Position
 	Torn     string // where an interrupted write begins; it was never acknowledged
 
-	// Known is the last entry that is certainly committed: a later entry shows that a leader had applied it.
+	// Known is the index of the last entry that is certainly committed: a later entry shows that a leader had
+	// applied it.
 	Known    uint64
 	LastTime int64 // when the leader wrote the last entry, in ms since 1970
 }
@@ -83,7 +84,7 @@ func (r *replay) readSnapshot(s *disk.Stopped) error {
 type replay struct {
 	d        *Data
 	snapshot raft.SnapshotMeta // the snapshot before the log; zero: there is none
-	replaced bool              // the snapshot replaces the log, so no entry of the log is valid
+	replaced bool              // whether the snapshot replaces the log, so that no entry of the log is valid
 	zxids    []zxidAt          // the zxid after each entry since d.Known
 }
 
@@ -92,7 +93,7 @@ type zxidAt struct {
 	index uint64
 }
 
-// entry applies an entry, unless the snapshot covers it, and reports the entry's effects to a Sink.
+// entry() applies an entry, unless the snapshot covers it, and reports the entry's effects to a Sink.
 func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 	d := r.d
 	r.replaced = r.replaced || !disk.Follows(&r.snapshot, l)
@@ -130,7 +131,7 @@ func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 	return nil
 }
 
-// reached records that a leader had applied every change up to zxid.
+// reached() records that a leader had applied every change up to zxid.
 func (r *replay) reached(zxid int64) {
 	for len(r.zxids) > 0 && r.zxids[0].zxid <= zxid {
 		at := r.zxids[0]

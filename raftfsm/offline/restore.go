@@ -58,7 +58,7 @@ func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, 
 	return m, found(ctx, dir, server, m.Cluster, func(w io.Writer) error { return WriteBackup(w, s) })
 }
 
-// warned adds a warning about the sessions of the backup, if they were kept.
+// warned() adds a warning about the sessions of the backup, if they were kept.
 func (m *Made) warned(keep bool) *Made {
 	if keep && m.Sessions > 0 {
 		m.Notes = append(m.Notes, fmt.Sprintf("%d sessions of the backup were kept: a lock that such a "+
@@ -68,7 +68,7 @@ func (m *Made) warned(keep bool) *Made {
 	return m
 }
 
-// refound turns the state into the state of a new cluster.
+// refound() turns the state into the state of a new cluster.
 func refound(s *state.State, keep bool, now int64) *Made {
 	m := &Made{Cluster: disk.NewID(rand.Reader)}
 	s.Refound(m.Cluster, now)

@@ -224,7 +224,7 @@ func loadSnapshot(path string, zxid int64) (*zkfiles.Tree, error) {
 	return zkfiles.Load(r, zxid)
 }
 
-// replay applies the entries of the logs after the snapshot.
+// replay() applies the entries of the logs after the snapshot.
 func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn bool) error {
 	if len(logs) == 0 {
 		return fmt.Errorf("%s: there is no log in %s, and only a log has the newest changes: give the "+

@@ -66,13 +66,13 @@ func (p *Port) track(c net.Conn) bool {
 	p.came++
 	p.conns[c] = p.came
 	if p.new = append(p.new, c); len(p.new) > maxNew {
-		p.new[0].Close() // the greeting on it now fails
+		p.new[0].Close() // the greeting on this connection now fails
 		p.new = slices.Delete(p.new, 0, 1)
 	}
 	return true
 }
 
-// admitted removes a connection from the connections that are not admitted yet.
+// admitted() removes a connection from the connections that are not admitted yet.
 func (p *Port) admitted(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *Port) untrack(c net.Conn) {
 	c.Close()
 }
 
-// greet reads a caller's greeting and passes the connection to the handler of its purpose.
+// greet() reads a caller's greeting and passes the connection to the handler of its purpose.
 func (p *Port) greet(raw net.Conn) {
 	defer p.untrack(raw)
 	raw.SetDeadline(time.Now().Add(greetTime))

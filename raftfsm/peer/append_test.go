@@ -250,7 +250,7 @@ func ofSize(n, size int) []int {
 	return list
 }
 
-// An outage leads to the smallest messages. Afterwards messages grow until they are full, even if entries
+// After an outage messages are as small as possible. Then they grow until they are full, even if entries
 // never fill a message exactly.
 func TestPaceRisesAfterAnOutage(t *testing.T) {
 	for _, entry := range []int{3_000, 10_000, 40_000, 60_000} {
@@ -267,8 +267,8 @@ func TestPaceRisesAfterAnOutage(t *testing.T) {
 	}
 }
 
-// The log has one line when an outage begins, one when it is long, and one when it ends, however often the
-// server is called.
+// The log has one line when an outage begins, one when it has lasted long, and one when it ends, however
+// often the server is called.
 func TestReachSaysEachThingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -330,8 +330,8 @@ func TestServerThatAsksAndRefusesIsOneOutage(t *testing.T) {
 	}
 }
 
-// The commit index in a message is at most raft's commit index, at most the last entry of the message, and at
-// most the last entry that is durable at the leader.
+// The commit index of a message is the lowest of three indexes: raft's commit index, the index of the last
+// entry in the message, and the index of the last entry that is durable at the leader.
 func TestCommitIndexThatIsSent(t *testing.T) {
 	entries := []*raft.Log{{Index: 6}, {Index: 7}, {Index: 8}}
 	for _, c := range []struct {

@@ -31,7 +31,7 @@ type raftConn struct {
 	net.Conn
 	to   uint32
 	addr string
-	used bool // the connection has carried an answer
+	used bool // whether the connection has carried an answer
 	r    *bufio.Reader
 	buf  []byte // reused for messages of the usual length
 }
@@ -46,8 +46,8 @@ const (
 	keptMessage = 1 << 20
 )
 
-// call sends one request and then, if `behind` is not nil, the bytes that can be read from `behind`. It waits
-// for the answer at most for the time `limit`.
+// call() sends one request and then, if `behind` is not nil, the bytes that can be read from `behind`. It
+// waits for the answer at most for the time `limit`.
 func (a *raftConns) call(to uint32, addr string, limit time.Duration, request, answer any,
 	behind io.Reader) (used bool, err error) {
 	c, err := a.take(to, addr)
@@ -95,7 +95,7 @@ func connEnded(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// take returns a connection to a server. The connection belongs to the caller until done() is called.
+// take() returns a connection to a server. The connection belongs to the caller until done() is called.
 func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 	a.mu.Lock()
 	idle := a.idle[to]
@@ -107,7 +107,7 @@ func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 		a.mu.Unlock()
 		return c, nil
 	}
-	delete(a.idle, to) // these connections lead to the server's former address
+	delete(a.idle, to) // the idle connections lead to the server's former address
 	a.mu.Unlock()
 	idle.close()
 	ctx, cancel := context.WithTimeout(a.p.ctx, rpcTimeout)
@@ -148,7 +148,7 @@ func (a *raftConns) done(c *raftConn, err error) {
 	ended.close()
 }
 
-// close ends all connections, including those with a request under way.
+// close() ends all connections, including those with a request under way.
 func (a *raftConns) close() {
 	var ended conns
 	a.mu.Lock()

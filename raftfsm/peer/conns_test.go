@@ -77,8 +77,8 @@ func (h *purposes) Admit(p Purpose, _ *Greeting) error {
 	return nil
 }
 
-// Consecutive requests of raft use one connection, even after raft has refused a request, and reach raft's
-// main loop.
+// Consecutive requests of raft reach raft's main loop. They use one connection, even after raft has refused a
+// request.
 func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 	var refuse atomic.Bool
 	h := &purposes{}
@@ -114,7 +114,7 @@ func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 	}
 }
 
-// The host hears of each snapshot that another server has taken, and does not hear of a refused one.
+// The host hears of each snapshot that another server has accepted, and does not hear of a refused one.
 func TestSnapshotSentIsToldWhenItWasTaken(t *testing.T) {
 	h := &host{}
 	one, two := open(t, 1, &host{}), open(t, 2, h)

@@ -101,7 +101,7 @@ func readAnswer(r io.Reader) error {
 // and entries on which other servers rely, so the server must not vote.
 type Shown struct {
 	Start uint64 `json:"start,omitempty"` // how often the directory was started
-	Life  string `json:"life,omitempty"`  // random name of its last start
+	Life  string `json:"life,omitempty"`  // random name of the directory's last start
 	Term  uint64 `json:"term,omitempty"`
 	Index uint64 `json:"index,omitempty"` // index of the last log entry that the server has applied
 }
@@ -115,9 +115,8 @@ func (s *Shown) Raise(now Shown) {
 	s.Index = max(s.Index, now.Index)
 }
 
-// Behind says which value of s is lower than an earlier one, in the argument `before`. It also compares the
-// earlier index with `end`, the index of the last entry in the directory's log. It returns "" if no value is
-// lower.
+// Behind says which value of s is lower than the earlier value in `before`. It also compares the earlier
+// index with `end`, the index of the last entry in the directory's log. It returns "" if no value is lower.
 func (s Shown) Behind(before Shown, end uint64) string {
 	switch {
 	case s.Start < before.Start:

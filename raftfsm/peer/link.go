@@ -17,7 +17,7 @@ import (
 const (
 	LinkBlock   byte = 1 // to the leader: a block of the stream
 	LinkTouches byte = 2 // to the leader: number u64, applied index u64, (session i64, age u32)*
-	LinkAck     byte = 3 // from the leader: its answer to touches, with their number and its applied index
+	LinkAck     byte = 3 // from the leader: answer to touches, with their number and the leader's applied index
 	LinkFull    byte = 4 // to the leader, before touches: the reason to refuse requests that need more room
 )
 
@@ -48,8 +48,8 @@ func ReadMessage(r *bufio.Reader) (typ byte, payload []byte, err error) {
 	return typ, payload, err
 }
 
-// Touches is a message that says that a server is alive, how far it has applied the log, and from which
-// sessions it heard. The leader answers with Touches of its own.
+// Touches is the message in which a server says that it is alive, how far it has applied the log, and from
+// which sessions it heard. The leader answers with Touches of its own.
 type Touches struct {
 	Number  uint64 // the leader's answer has the same number
 	Applied uint64 // index of the last log entry that the sender has applied

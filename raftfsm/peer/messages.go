@@ -64,7 +64,7 @@ type coder struct {
 	read *jute.Decoder // reads the message; nil: the coder writes
 }
 
-// number writes or reads a number of eight bytes.
+// number() writes or reads a number of eight bytes.
 func number[T uint64 | int64 | raft.ProtocolVersion | raft.SnapshotVersion](c *coder, v *T) {
 	if c.read != nil {
 		*v = T(c.read.Long())
@@ -116,7 +116,7 @@ func (c *coder) fields(message any) (kind byte) {
 	case *raft.RequestVoteRequest:
 		c.header(&m.RPCHeader)
 		number(c, &m.Term)
-		c.bytes(&m.Candidate) //nolint:staticcheck // as above
+		c.bytes(&m.Candidate) //nolint:staticcheck // raft 1.7 itself still sends it
 		number(c, &m.LastLogIndex)
 		number(c, &m.LastLogTerm)
 		c.bool(&m.LeadershipTransfer)
@@ -264,8 +264,8 @@ func openFrame(b []byte) (kind byte, fields []byte, err error) {
 	return b[4], b[frameHead:], nil
 }
 
-// readFrame reads a length of at most limit, and as many bytes. It uses buf if the bytes fit, so no string or
-// slice may still point into buf. Otherwise it allocates memory only as the bytes arrive.
+// readFrame reads a length, at most `limit`, and then that many bytes. It uses buf if the bytes fit, so no
+// string or slice may still point into buf. Otherwise it allocates memory only as the bytes arrive.
 func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	jute.Overwrite(buf)
 	var head [4]byte

@@ -45,7 +45,7 @@ func samples(rnd *rand.Rand) (requests, answers []any) {
 		r.Entries = append(r.Entries, e)
 	}
 	requests = []any{r,
-		&raft.RequestVoteRequest{RPCHeader: head(), Term: rnd.Uint64(), Candidate: some(), //nolint:staticcheck // likewise
+		&raft.RequestVoteRequest{RPCHeader: head(), Term: rnd.Uint64(), Candidate: some(), //nolint:staticcheck // raft 1.7 sends it
 			LastLogIndex: rnd.Uint64(), LastLogTerm: rnd.Uint64(), LeadershipTransfer: yes()},
 		&raft.RequestPreVoteRequest{RPCHeader: head(), Term: rnd.Uint64(), LastLogIndex: rnd.Uint64(),
 			LastLogTerm: rnd.Uint64()},
@@ -116,8 +116,8 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// The length that a message claims takes no memory before its bytes arrive. A length beyond the limit, and a
-// message that ends early, are errors.
+// A message takes memory only as its bytes arrive, however long it claims to be. A length beyond the limit,
+// and a message that ends early, are errors.
 func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
 	claim := binary.BigEndian.AppendUint32(nil, maxRequest)
 	n := testing.AllocsPerRun(20, func() { // many, so that allocations of other goroutines count little

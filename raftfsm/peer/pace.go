@@ -32,8 +32,8 @@ func (p *pace) limit(id raft.ServerID) int {
 	return paceMost
 }
 
-// note records the duration of a message. Then the limit for the next message is the number of bytes that the
-// link carries in paceTime. If this message failed, the limit becomes a quarter of the old one.
+// note() records the duration of a message. Then the limit for the next message is the number of bytes that
+// the link carries in paceTime. If this message failed, the limit becomes a quarter of the old one.
 func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) {
 	if bytes < min(paceLeast, p.limit(id)/2) && err == nil {
 		return // the duration of a message this short does not depend on the link
@@ -51,8 +51,8 @@ func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) 
 	p.bytes[id] = min(max(next, paceLeast), paceMost)
 }
 
-// cut keeps the first entries of a message that fit into a limit, but at least one, and returns their bytes.
-// Raft counts as sent only the entries that stay in the message.
+// cut() keeps as many entries of a message as fit into a limit, but at least one, and returns how many bytes
+// they have. Raft counts as sent only the entries that stay in the message.
 func cut(args *raft.AppendEntriesRequest, limit int) (bytes int) {
 	for i, e := range args.Entries {
 		size := len(e.Data) + len(e.Extensions)

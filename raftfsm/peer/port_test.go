@@ -233,7 +233,7 @@ func TestR1R4R23TransportSettings(t *testing.T) {
 	}
 	_, ok := trans.(raft.WithPreVote)
 	expect.That(t, ok, "R23: the transport has no pre-vote")
-	// An entry of a kind that raft does not have stands for an entry that is missing in this server's log.
+	// If an entry is missing in this server's log, an entry of a kind that raft does not know stands for it.
 	standIn := &raft.AppendEntriesRequest{
 		Entries: []*raft.Log{{Index: 7, Term: 1}, {Index: 8, Type: raft.LogConfiguration + 1}}}
 	err := trans.AppendEntries("2", "127.0.0.1:1", standIn, new(raft.AppendEntriesResponse))
@@ -268,8 +268,8 @@ func TestNoCommitIsTakenBeyondAMessage(t *testing.T) {
 	}
 }
 
-// Raft gets a commit index of earlier entries before it gets the entries of the message, so clients of the
-// earlier entries do not wait until the new ones are stored.
+// Raft gets the commit index of earlier entries before it gets the entries of the message. So clients of the
+// earlier entries do not wait until the new entries are stored.
 func TestCommitIsTakenBeforeEntriesAreStored(t *testing.T) {
 	p := open(t, 1, &host{})
 	entries := []*raft.Log{{Index: 6}, {Index: 7}}

@@ -222,13 +222,13 @@ func TestRaftAsksItself(t *testing.T) {
 	})
 }
 
-// The type ahead is a host that has applied everything of its term.
+// The type `ahead` is a host that has applied everything of its term.
 type ahead struct{ host }
 
 func (h *ahead) HasApplied(term, _ uint64) bool { return term == h.term }
 
-// A server that has already applied a snapshot reads it to the end and answers that it was taken. Raft does
-// not get the snapshot, because raft would go back to it.
+// A server that has already applied a snapshot reads the snapshot to its end and answers that it has taken
+// it. Raft does not get the snapshot, because raft would go back to it.
 func TestSnapshotThatIsAppliedAlreadyIsNotInstalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pipes{}
@@ -338,7 +338,7 @@ func TestSnapshotOnItsWay(t *testing.T) {
 	expect.Equal(t, size, 0, "bytes of the snapshot, after the transfer")
 }
 
-// The type nothing is a state that ignores the log.
+// The type `nothing` is a state that ignores the log.
 type nothing struct{ raft.FSM }
 
 func (nothing) Apply(*raft.Log) any { return nil }

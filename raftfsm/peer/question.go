@@ -21,34 +21,34 @@ type Status struct {
 	Incarnation string `json:"incarnation"`
 	// the incarnation of each server; empty: the server may join with a new directory
 	Incarnations map[uint32]string `json:"incarnations"`
-	AsOf         uint64            `json:"as_of,omitempty"` // the log entry at which Incarnations were true
-	Peers        map[uint32]string `json:"peers"`           // the addresses in its --peers
-	// the addresses in the --peers with which its cluster was formed
+	AsOf         uint64            `json:"as_of,omitempty"` // log index at which Incarnations were right
+	Peers        map[uint32]string `json:"peers"`           // the addresses in the server's --peers
+	// the addresses in the --peers with which the server's cluster was formed
 	Formed  map[uint32]string `json:"formed"`
-	Members map[uint32]string `json:"members"` // addresses of the members in its raft configuration
+	Members map[uint32]string `json:"members"` // addresses of the members in the server's raft configuration
 	// the highest values that the asker's directory has shown to the server
 	Known  Shown  `json:"known"`
-	Now    Shown  `json:"now"` // the values of its own directory
+	Now    Shown  `json:"now"` // the present values of the server's own directory
 	Leader uint32 `json:"leader"`
 
 	Observers       []uint32 `json:"observers,omitempty"` // the servers of Peers without a vote, sorted
 	FormedObservers []uint32 `json:"formed_observers,omitempty"`
 
 	Linked  uint32 `json:"linked"`  // id of the leader to which the server has a link; 0: no link
-	Up      bool   `json:"up"`      // the server's raft runs
+	Up      bool   `json:"up"`      // whether the server's raft runs
 	Version int    `json:"version"` // newest version of the messages between servers that the server understands
 
 	Silent int64 `json:"silent"`           // ms since the server last heard from a leader
-	Stands bool  `json:"stands,omitempty"` // the server stands for election
+	Stands bool  `json:"stands,omitempty"` // whether the server stands for election
 
-	// Config is the index of the log entry that contains its raft configuration.
+	// Config is the index of the log entry that contains the server's raft configuration.
 	Config  uint64 `json:"config,omitempty"`
-	Release string `json:"release,omitempty"` // version of its program
+	Release string `json:"release,omitempty"` // version of the server's program
 	Waits   string `json:"waits,omitempty"`   // why the server does not serve clients; empty: it serves clients
 
 	Told
 
-	LastTerm  uint64 `json:"last_term"` // term of the last entry in its log
+	LastTerm  uint64 `json:"last_term"` // term of the last entry in the server's log
 	LastIndex uint64 `json:"last_index"`
 }
 
@@ -141,7 +141,7 @@ func (p *Port) AskAll(ctx context.Context, servers []Place, q Question) <-chan A
 	return answers
 }
 
-// answer answers one question.
+// answer() answers one question.
 func (p *Port) answer(c net.Conn, asker *Greeting) {
 	c.SetDeadline(time.Now().Add(greetTime))
 	var q Question

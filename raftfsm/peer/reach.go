@@ -22,7 +22,7 @@ type reach struct {
 type outage struct {
 	since time.Time
 	err   error         // the error of the last call
-	long  bool          // the log has a line that says that this outage is long
+	long  bool          // whether the log already says that this outage is long
 	over  chan struct{} // closed when the outage ends
 }
 
@@ -30,7 +30,7 @@ type outage struct {
 // servers.
 const longOutage = 10 * time.Second
 
-// note records the outcome of a call to a server.
+// note() records the outcome of a call to a server.
 func (r *reach) note(id uint32, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

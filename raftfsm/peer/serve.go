@@ -40,7 +40,7 @@ func (p *Port) serveRaft(c *asked, from uint32) {
 			return
 		}
 		c.within = true
-		b, err := readFrame(r, maxRequest, nil) // nil: raft keeps the entries, in the memory of this frame
+		b, err := readFrame(r, maxRequest, nil) // nil: no reused buffer, because raft keeps the entries in b
 		if err != nil {
 			return
 		}
@@ -185,7 +185,7 @@ func (c *asked) Read(b []byte) (n int, err error) {
 	}
 }
 
-// alive reports whether a server answers. It returns true if the server's address is not known.
+// alive() reports whether a server answers. It returns true if the server's address is not known.
 func (p *Port) alive(id uint32) bool {
 	addr := p.o.Host.AddrOf(id)
 	if addr == "" {

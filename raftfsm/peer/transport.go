@@ -18,10 +18,10 @@ import (
 const snapshotPiece = 256 << 10
 
 // transport is raft's transport on the port. It ignores raft's heartbeat handler, which runs beside raft's
-// main loop. With that handler, a leader that wakes from a pause could adopt a newer term from a heartbeat,
-// and then append a client's write in that term, which it does not lead. Then two entries would have the same
-// index and term but different content, and no server would notice. The transport also does not pipeline,
-// because pipelining can block replication to a follower forever.
+// main loop. With that handler, a leader could adopt a newer term from a heartbeat when it wakes from a
+// pause, and then append a client's write in that term, although it does not lead in it. Then two entries
+// would have the same index and term but different content, and no server would notice. The transport also
+// does not pipeline, because pipelining can block replication to a follower forever.
 type transport struct {
 	port    *Port
 	conns   raftConns
@@ -81,7 +81,7 @@ func (t *transport) Close() error {
 	return nil
 }
 
-// call sends a request to a server, at the address in raft's configuration, or at its new address if the
+// call() sends a request to a server, at the address in raft's configuration, or at its new address if the
 // server has moved. A request to this server itself does not leave the process.
 func (t *transport) call(id raft.ServerID, target raft.ServerAddress, limit time.Duration, request,
 	answer any, behind io.Reader) (used bool, err error) {
@@ -92,7 +92,7 @@ func (t *transport) call(id raft.ServerID, target raft.ServerAddress, limit time
 	return t.conns.call(to, t.host.Instead(to, string(target)), limit, request, answer, behind)
 }
 
-// self passes a request to this server's own raft.
+// self() passes a request to this server's own raft.
 func (t *transport) self(limit time.Duration, request, answer any) error {
 	rpc := raft.RPC{Command: request}
 	got := make(chan error, 1)
@@ -136,8 +136,8 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	}
 	size := cut(args, t.pace.limit(id)) // shortens the message in place, so raft sees what was sent; see cut()
 	end := lastOf(args)
-	// Raft read its commit index before this call. So all entries up to that index are in the log by now, and
-	// durable() is below the first of them that is not on the disk yet.
+	// Raft read its commit index before this call. So all entries up to that index are in the log by now. If one
+	// of them is not on the disk yet, durable() returns a lower index than the index of that entry.
 	if sure := min(end, t.durable()); args.LeaderCommitIndex > sure {
 		bounded := *args
 		bounded.LeaderCommitIndex = sure
@@ -184,7 +184,8 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
 	return t.callAgain(id, target, args, resp)
 }
 
-// TimeoutNow asks a server to stand for election, with the term in which this server believes that it leads.
+// TimeoutNow asks a server to stand for election. The request has the term in which this server believes that
+// it leads.
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest,
 	resp *raft.TimeoutNowResponse) error {
 	return t.callAgain(id, target, &timeoutNow{*args, t.host.Term()}, resp)
@@ -235,7 +236,7 @@ func (s *sending) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// begin records a snapshot until done() is called. The bytes read from the returned reader count as sent.
+// begin() records a snapshot until done() is called. The bytes read from the returned reader count as sent.
 func (s *sendings) begin(to uint32, size int64, r io.Reader) (_ io.Reader, done func()) {
 	snap := &sending{Reader: r, size: size}
 	s.to.Store(to, snap)

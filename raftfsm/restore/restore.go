@@ -96,9 +96,9 @@ func (m *Restorer) Restore(ctx context.Context, backup io.Reader, size int64, ke
 }
 
 // awaitTime waits until the zxid that the clock gives is at least state.Raised above the present zxid. Then
-// the restored state begins at the clock's zxid and not above it. Otherwise a later restore of a stopped
-// server could begin below the zxid of the cluster. The wait is needed only in a cluster that was just formed
-// or restored. awaitTime does not wait if the present zxid is far ahead of the clock.
+// the restored state begins at the clock's zxid. If it began above the clock's zxid, a later restore of a
+// stopped server could begin below the zxid of the cluster. The wait is needed only in a cluster that was
+// just formed or restored. awaitTime does not wait if the present zxid is far ahead of the clock.
 func (m *Restorer) awaitTime(ctx context.Context) {
 	var zxid int64
 	m.o.View(func(s *state.State) { zxid = s.Zxid() })
@@ -130,7 +130,7 @@ func (c outcomes) Done(o *state.Outcome, _ *state.State) {
 	c <- kept
 }
 
-// begin asks all servers to expect the backup.
+// begin() asks all servers to expect the backup.
 func (r *restore) begin(ctx context.Context) error {
 	if r.o.Refuses() || r.o.DiskLow() {
 		return errLowDisk
@@ -141,7 +141,7 @@ func (r *restore) begin(ctx context.Context) error {
 	return r.next(ctx)
 }
 
-// send proposes the pieces, a few at a time, and waits until all are applied.
+// send() proposes the pieces, a few at a time, and waits until all are applied.
 func (r *restore) send(ctx context.Context, backup io.Reader) error {
 	piece := make([]byte, pieceBytes)
 	for at := int64(0); at < r.g.Size; {
@@ -170,8 +170,8 @@ func (r *restore) send(ctx context.Context, backup io.Reader) error {
 	return nil
 }
 
-// propose puts a request into this server's stream. While there is no leader the stream is closed, and
-// propose tries again until pieceWait is over.
+// propose() puts a request into this server's stream. While there is no leader the stream is closed, and
+// propose() tries again until pieceWait is over.
 func (r *restore) propose(ctx context.Context, req state.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, pieceWait)
 	defer cancel()
@@ -238,7 +238,7 @@ func (r *restore) giveUp() {
 	}
 }
 
-// finish waits until the state is replaced.
+// finish() waits until the state is replaced.
 func (r *restore) finish(ctx context.Context) (Restored, error) {
 	o, err := r.wait(ctx)
 	switch {

@@ -36,7 +36,7 @@ func newWorld() *world {
 	return w
 }
 
-// apply() applies an entry with one request, which must be taken.
+// apply() applies an entry with one request, which the state must accept.
 func (w *world) apply(t *testing.T, r state.Request) {
 	t.Helper()
 	bl := entries.Block{Count: 1, Requests: r.Append(nil)}
@@ -184,7 +184,7 @@ func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 		g.ID, staged = 6, 6
 		w.apply(t, g.Open())
 		w.apply(t, g.Piece(0, []byte("12345")))
-		looks(time.Hour, false) // another restore
+		looks(time.Hour, false) // another restore has begun
 		looks(silence, true)
 		w.apply(t, g.GiveUp())
 		looks(time.Hour, false)

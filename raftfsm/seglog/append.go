@@ -30,9 +30,9 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 	return l.fail(l.write(entries))
 }
 
-// Append makes entries readable and queues them. If `lazily` is false, a goroutine writes them at once. If it
-// is true, they are written by the next call that waits for them or stores more entries. The entries must
-// follow the newest entry. The caller must not change them afterwards.
+// Append makes entries readable and queues them. If `lazily` is false, a goroutine writes them at once. If
+// `lazily` is true, they are written by the next call that waits for them or stores more entries. The entries
+// must follow the newest entry. The caller must not change them afterwards.
 func (l *Log) Append(entries []*raft.Log, lazily bool) error {
 	if len(entries) == 0 {
 		return nil
@@ -116,7 +116,7 @@ func (l *Log) writeQueue() {
 	}
 }
 
-// drain writes all queued entries, with one sync. The caller holds l.writer.
+// drain() writes all queued entries, with one sync. The caller holds l.writer.
 func (l *Log) drain() error {
 	for {
 		l.mu.RLock()
@@ -132,7 +132,7 @@ func (l *Log) drain() error {
 	}
 }
 
-// fail records the first error of an append. Every later append fails with the same error.
+// fail() records the first error of an append. Every later append fails with the same error.
 func (l *Log) fail(err error) error {
 	if err == nil {
 		return nil
@@ -145,7 +145,7 @@ func (l *Log) fail(err error) error {
 	return err
 }
 
-// write appends a batch durably. If the queue is not empty, the batch must be its first entries. The caller
+// write() appends a batch durably. If the queue is not empty, the batch must be its first entries. The caller
 // holds l.writer.
 func (l *Log) write(entries []*raft.Log) error {
 	base := entries[0].Index
@@ -190,7 +190,7 @@ func (l *Log) write(entries []*raft.Log) error {
 	return nil
 }
 
-// publish adds a durable batch to the log.
+// publish() adds a durable batch to the log.
 func (l *Log) publish(s *segment, starts []uint32, size int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,8 +237,8 @@ func (l *Log) tail(index uint64) (*segment, error) {
 	return nil, fmt.Errorf("cannot append entry %d: the log ends with entry %d", index, s.last())
 }
 
-// roll begins a new segment at the index `base`, with room for at least `need` bytes. The new segment
-// supersedes all entries from that index on, in memory and on the disk. roll returns the segments that are
+// roll() begins a new segment at the index `base`, with room for at least `need` bytes. The new segment
+// supersedes all entries from that index on, in memory and on the disk. roll() returns the segments that are
 // now wholly superseded; the caller removes them.
 func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error) {
 	need += headerSize + endSize
@@ -288,7 +288,7 @@ func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error
 	return s, old, nil
 }
 
-// prepare makes a segment ready under a temporary name.
+// prepare() makes a segment ready under a temporary name.
 func (l *Log) prepare(size int) prepared {
 	name := filepath.Join(l.dir, fmt.Sprintf("next-%d.tmp", l.spares.Add(1)))
 	f, err := prepare(l.fs, name, size)

@@ -64,7 +64,7 @@ func (l *Log) cutTail(from uint64) error {
 	return l.remove(old)
 }
 
-// reset removes all entries. An empty segment stays in their place.
+// reset() removes all entries. An empty segment stays in their place.
 func (l *Log) reset() error {
 	l.mu.RLock()
 	base := l.segments[0].base
@@ -103,7 +103,7 @@ func (l *Log) cutHead(first uint64) error {
 }
 
 // removeUnused removes the oldest of the segments that are no longer in the log, and returns how many are
-// left. Each removal is durable before the next: if a crash left a segment and not the segment that
+// left. Each removal is durable before the next: if a crash left a segment, but not the newer segment that
 // supersedes its end, truncated entries would come back.
 func (l *Log) removeUnused() (left int, err error) {
 	if len(l.unused) == 0 {
@@ -123,7 +123,7 @@ func (l *Log) removeAllUnused() (err error) {
 	return err
 }
 
-// remove removes segments that are no longer part of the log, durably.
+// remove() removes segments that are no longer part of the log, durably.
 func (l *Log) remove(old []*segment) error {
 	if len(old) == 0 {
 		return nil

@@ -52,7 +52,7 @@ func TestModelFindsWhatIsNotSynced(t *testing.T) {
 	}
 }
 
-// liar reports a sync that it did not make.
+// liar is a file system that reports syncs as done, but did not make them.
 type liar struct {
 	vfs.FS
 	noSync, noDatasync, noSyncDir, noForget, openOnly, opened bool
@@ -247,7 +247,7 @@ func BenchmarkAppendsBesideRemovals(b *testing.B) {
 	b.ReportMetric(float64(whole.Microseconds())/1e3/float64(b.N), "removal-ms")
 }
 
-// contents returns each file of a directory.
+// contents() returns each file of a directory.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

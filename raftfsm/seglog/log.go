@@ -136,7 +136,7 @@ func (l *Log) GetLog(index uint64, out *raft.Log) error {
 	}
 }
 
-// find returns a queued entry, or the segment that holds the entry and the entry's place in it.
+// find() returns a queued entry, or the segment that holds the entry and the entry's place in it.
 func (l *Log) find(index uint64) (queued *raft.Log, s *segment, at, size int) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

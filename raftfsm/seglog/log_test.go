@@ -100,7 +100,7 @@ func TestLogHoldsWhatItWasGiven(t *testing.T) {
 				m.entries = m.entries[n:]
 			case k == 18:
 				m.first, m.entries = m.first+uint64(len(m.entries))+uint64(rng.IntN(50)), nil
-				b := batch(rng, m.first, 3, 100) // after a snapshot
+				b := batch(rng, m.first, 3, 100) // as if a snapshot covered all earlier entries
 				must.OK(t, l.StoreLogs(b))
 				m.entries = b
 			case k == 19:
@@ -215,7 +215,8 @@ func TestWaitTellsOfAFailure(t *testing.T) {
 	l.Close()
 }
 
-// Within finds the newest entries that take at most a number of bytes. After counts the bytes of entries.
+// Within finds the newest entries that take at most a given number of bytes. After counts the bytes of
+// entries.
 func TestWithin(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	l := must.Get(Open("log", Options{FS: sim.NewDisk(rng).Mount(), FirstSize: 4 << 10, FullSize: 8 << 10}))(t)
@@ -237,8 +238,8 @@ func TestWithin(t *testing.T) {
 	l.Close()
 }
 
-// A log refuses an entry that it could not read back. The test stores entries of the largest length, and of a
-// byte less and more, with and without extensions.
+// A log refuses an entry that it could not read back. The test stores entries of the largest length, of one
+// byte less and of one byte more, with and without extensions.
 func TestLongestEntry(t *testing.T) {
 	defer func(was int) { maxRecord = was }(maxRecord)
 	maxRecord = recordSize + 100_000

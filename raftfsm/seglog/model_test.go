@@ -33,7 +33,7 @@ func TestLogAgainstASlice(t *testing.T) {
 	}
 }
 
-// logModel is a log beside the slice that it must be equal to.
+// logModel is a log, and the entries that it must have.
 type logModel struct {
 	rng  *rand.Rand
 	disk *sim.Disk
@@ -105,7 +105,7 @@ func (m *logModel) onOp(op sim.DiskOp) error {
 	return nil
 }
 
-// step does one random thing to the log.
+// step() does one random thing to the log.
 func (m *logModel) step() (what string, err error) {
 	if m.rng.IntN(6) == 0 {
 		m.crashIn, m.kill = 1+m.rng.IntN(14), m.rng.IntN(2) == 0
@@ -121,7 +121,7 @@ func (m *logModel) step() (what string, err error) {
 		return "write the queue", m.outcome(m.pump(), min(m.sure, m.last), m.last)
 	case k < 19 && m.last >= m.first:
 		from := m.first + m.rng.Uint64N(m.last-m.first+1)
-		if m.rng.IntN(2) == 0 { // often at one place
+		if m.rng.IntN(2) == 0 { // half of the cuts are near the end
 			from = max(m.first, m.last-min(m.last, m.rng.Uint64N(3)))
 		}
 		return fmt.Sprintf("cut %d..%d", from, m.last), m.cutTail(from)
@@ -170,7 +170,7 @@ func (m *logModel) append(from uint64, n int) error {
 	return m.outcome(err, sure, m.last)
 }
 
-// queue appends without waiting.
+// queue() appends without waiting.
 func (m *logModel) queue() error {
 	b, sure := m.batch(m.last+1, 1+m.rng.IntN(3)), m.sure
 	if err := m.log.Append(b, m.rng.IntN(2) == 0); err != nil {
@@ -184,7 +184,7 @@ func (m *logModel) queue() error {
 	return nil
 }
 
-// pump writes the queue as its goroutine would.
+// pump() writes the queue as its goroutine would.
 func (m *logModel) pump() error {
 	m.log.writer <- struct{}{}
 	err := m.log.drain()
@@ -246,13 +246,13 @@ func (m *logModel) cutHead(to uint64) error {
 	if err := m.outcome(err, sure, m.last); err != nil {
 		return err
 	}
-	if first, _ := m.log.FirstIndex(); first <= to+1 { // a part was deleted
+	if first, _ := m.log.FirstIndex(); first <= to+1 { // a part of the head was deleted
 		m.first = max(m.first, first)
 	}
 	return nil
 }
 
-// gap appends an entry after a gap, as after a snapshot.
+// gap() appends an entry after a gap, as after a snapshot.
 func (m *logModel) gap() error {
 	from, sure := m.last+2+m.rng.Uint64N(5), min(m.sure, m.last)
 	b := m.batch(from, 2)
@@ -286,8 +286,8 @@ func (m *logModel) gap() error {
 	return m.again()
 }
 
-// outcome notes a step after which the log ends at the entry `last`. If the step failed, outcome opens the
-// log again, and the log then must end between the entries `sure` and `last`.
+// outcome() notes a step after which the log ends at the entry `last`. If the step failed, outcome() opens
+// the log again, and the log then must end between the entries `sure` and `last`.
 func (m *logModel) outcome(err error, sure, last uint64) error {
 	if err == nil {
 		m.sure = last
@@ -296,7 +296,7 @@ func (m *logModel) outcome(err error, sure, last uint64) error {
 	return m.reopen(err, sure, last)
 }
 
-// reopen opens the log after a close or a crash, and moves the end of the model to the end of the log.
+// reopen() opens the log after a close or a crash, and moves the end of the model to the end of the log.
 func (m *logModel) reopen(ended error, sure, last uint64) error {
 	if ended != nil && !m.excused(ended) {
 		return ended
@@ -319,12 +319,12 @@ func (m *logModel) reopen(ended error, sure, last uint64) error {
 	return m.again()
 }
 
-// excused reports whether the test itself caused an error.
+// excused() reports whether the test itself caused an error.
 func (m *logModel) excused(err error) bool {
 	return errors.Is(err, errInjected) || errors.Is(err, sim.ErrOff) || errors.Is(err, syscall.ENOSPC)
 }
 
-// restart starts the disk again and again until the log opens.
+// restart() starts the disk again and again until the log opens.
 func (m *logModel) restart() error {
 	for try := range 5 {
 		if try == 4 || m.rng.IntN(3) > 0 {
@@ -345,7 +345,7 @@ func (m *logModel) open() (err error) {
 	fs := m.wrap(m.disk.Mount())
 	m.log, err = Open("log", Options{FS: fs, FirstSize: 1 << 10, FullSize: 4 << 10, InTurn: true})
 	if err == nil {
-		m.log.started.Do(func() {}) // see pump()
+		m.log.started.Do(func() {}) // no goroutine writes the queue, only pump() does
 	}
 	if l, ok := fs.(*liar); ok {
 		l.opened = true
@@ -371,7 +371,7 @@ func (m *logModel) again() error {
 	return nil
 }
 
-// compare looks at every entry.
+// compare() looks at every entry.
 func (m *logModel) compare() error {
 	first, _ := m.log.FirstIndex()
 	last, _ := m.log.LastIndex()

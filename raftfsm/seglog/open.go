@@ -52,7 +52,7 @@ func Open(dir string, o Options) (*Log, error) {
 	return l, nil
 }
 
-// load reads the segments back.
+// load() reads the segments back.
 func (l *Log) load(names []string) error {
 	segments, old, err := readSegments(l.fs, l.dir, names, func(f vfs.File, newest bool) error {
 		if err := f.Sync(); err != nil || !newest {

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// opened counts the open files, and runs a function while a file is opened.
+// The type `opened` is a file system that counts the open files, and runs a function while a file is opened.
 type opened struct {
 	vfs.FS
 	files  int
@@ -58,7 +58,7 @@ func TestReadersShareFiles(t *testing.T) {
 	expect.Is(t, use(s), broken)
 	expect.Equal(t, fs.files, 0, "files open after an error")
 
-	fs.during = func() error { return use(s) } // another reader opens it first
+	fs.during = func() error { return use(s) } // another reader opens the file first
 	must.OK(t, use(s))
 	expect.Equal(t, fs.files, 1, "files open of one segment")
 	expect.That(t, !read.(*openFile).closed, "a reader has a closed file")

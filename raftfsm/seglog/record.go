@@ -16,7 +16,7 @@ const (
 	recordSize = 56 // bytes of a record without data
 	sector     = 512
 
-	mostNoted = 1<<12 - 1 // limit of the empty sectors that a record counts
+	mostNoted = 1<<12 - 1 // a record counts at most this many empty sectors
 
 	// MaxData is the largest length of an entry with its extensions. The log refuses to store a longer entry,
 	// because it could not read the entry back.
@@ -51,7 +51,7 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, crcTable) }
 
 func aligned(n int) int { return (n + 7) &^ 7 }
 
-// appendRecord appends a log entry as part of a batch; seal completes it.
+// appendRecord appends a log entry as part of a batch; seal() completes it.
 func appendRecord(b []byte, l *raft.Log, batch, secret uint64) []byte {
 	size := recordSize + len(l.Data) + len(l.Extensions)
 	b = binary.BigEndian.AppendUint32(b, uint32(size))
@@ -71,8 +71,8 @@ func appendRecord(b []byte, l *raft.Log, batch, secret uint64) []byte {
 	return b
 }
 
-// seal completes the record at the start of b. The argument `at` is the offset of the record in the file.
-// seal writes the number of empty sectors twice, so that a reader notices a flipped bit.
+// seal() completes the record at the start of b. The argument `at` is the offset of the record in the file.
+// seal() writes the number of empty sectors twice, so that a reader notices a flipped bit.
 func seal(b []byte, at int) {
 	b = b[:binary.BigEndian.Uint32(b)]
 	n := uint32(min(emptySectors(b, at), mostNoted))
@@ -86,7 +86,7 @@ type record struct {
 	size                       int
 }
 
-// parse reads the record at the start of b, which holds the rest of the segment. The argument `at` is the
+// parse() reads the record at the start of b, which holds the rest of the segment. The argument `at` is the
 // offset of the record in the file.
 func parse(b []byte, at int) (r record, err error) {
 	if len(b) < recordSize || binary.BigEndian.Uint64(b) == 0 {
@@ -124,8 +124,8 @@ func emptySectors(b []byte, at int) (empty int) {
 	return empty
 }
 
-// decode fills l from a whole record that parse() has accepted. It does not keep b. The time of the append is
-// not on the disk, because only measurements in the running process use it.
+// decode() fills l from a whole record that parse() has accepted. It does not keep b. The time of the append
+// is not on the disk, because only measurements in the running process use it.
 func decode(b []byte, l *raft.Log) error {
 	ext := binary.BigEndian.Uint64(b[48:])
 	if ext > uint64(len(b)-recordSize) {

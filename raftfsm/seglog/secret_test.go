@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// data returns bytes as a client may send them: often with sectors of zeros, which look like sectors that
+// data() returns bytes as a client may send them: often with sectors of zeros, which look like sectors that
 // were never written, and often with the image of a record.
 func data(rng *rand.Rand, n int) []byte {
 	b := make([]byte, n)
@@ -34,14 +34,14 @@ func data(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-// image returns a valid record of a batch that starts at index.
+// image() returns a valid record of a batch that starts at index.
 func image(index, secret uint64) []byte {
 	b := appendRecord(nil, &raft.Log{Index: index, Term: 9, Type: raft.LogCommand}, index, secret)
 	seal(b, 0)
 	return b
 }
 
-// forged returns data that a client fills with records of a later batch, at each alignment.
+// forged() returns data that a client fills with records of a later batch, at each alignment.
 func forged(secret uint64) []byte {
 	b := bytes.Repeat([]byte{'x'}, 4096)
 	for k := range 8 {
@@ -50,7 +50,7 @@ func forged(secret uint64) []byte {
 	return b
 }
 
-// unwritten clears a record from its offset to the end of the sector, as if the power had failed during the
+// unwritten() clears a record from its offset to the end of the sector, as if the power had failed during the
 // write.
 func unwritten(t *testing.T, file string, at int) {
 	t.Helper()
@@ -59,8 +59,8 @@ func unwritten(t *testing.T, file string, at int) {
 	must.OK(t, os.WriteFile(file, b, 0o600))
 }
 
-// A torn write is dropped whatever data a client has put into it, also in the first batch of a segment. A
-// real later batch after it is still damage.
+// A torn write is dropped whatever data a client has put into it, also in the first batch of a segment. If a
+// real later batch follows it, that is still damage.
 func TestClientsDataIsNoLaterBatch(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		for _, c := range []struct {

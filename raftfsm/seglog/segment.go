@@ -23,7 +23,7 @@ type segment struct {
 	seq     uint64
 	base    uint64
 	size    int      // size of the file
-	secret  uint64   // secret of its records; 0: there is none
+	secret  uint64   // the secret in the segment's records; 0: no secret
 	end     int      // offset of the next record
 	offsets []uint32 // offsets of the records
 
@@ -33,7 +33,7 @@ type segment struct {
 
 	file  vfs.File // the open file, or nil; guarded by files.mu
 	users int      // how many callers use the open file; guarded by files.mu
-	gone  bool     // the segment has left the log; guarded by files.mu
+	gone  bool     // whether the segment has left the log; guarded by files.mu
 }
 
 // limit returns the offset at which the records must end.
@@ -61,7 +61,7 @@ func (s *segment) endOf(index uint64) int {
 // a megabyte of zeros, a short append and its sync would take about 8 µs longer.
 const prepareStep = 16 << 10
 
-// prepare makes a file of zeros, which still needs its header and its name.
+// prepare() makes a file of zeros, which still needs its header and its name.
 func prepare(fs vfs.FS, name string, size int) (vfs.File, error) {
 	f, err := fs.Create(name)
 	if err != nil {
@@ -80,11 +80,11 @@ func prepare(fs vfs.FS, name string, size int) (vfs.File, error) {
 	return f, nil
 }
 
-// discard removes a prepared file that is not needed.
+// discard() removes a prepared file that is not needed.
 func discard(fs vfs.FS, f vfs.File) error { return errors.Join(f.Close(), fs.Remove(f.Name())) }
 
-// begin turns a prepared file into the segment that begins at the index `base`, durably. The segment counts
-// as used by the caller.
+// begin() turns a prepared file into the segment that begins at the index `base`, durably. The caller counts
+// as a user of the segment.
 func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base, secret uint64) (*segment, error) {
 	h := append([]byte(nil), magic...)
 	h = binary.BigEndian.AppendUint64(h, base)
@@ -156,8 +156,8 @@ func readSegments(fs vfs.FS, dir string, names []string,
 	return segments, old, nil
 }
 
-// load reads a segment back. The argument `next` is the base of the following segment, or 0 for the last
-// segment. load ignores records from the index `next` on, because they are superseded.
+// load() reads a segment back. The argument `next` is the base of the following segment, or 0 for the last
+// segment. load() ignores records from the index `next` on, because they are superseded.
 func load(f vfs.File, seq, next uint64) (*segment, error) {
 	b, err := vfs.ReadAll(f)
 	if err != nil {
@@ -289,7 +289,7 @@ func (p *files) use(s *segment, f func(vfs.File) error) error {
 	return f(file)
 }
 
-// release ends one use of a segment. The log itself uses the segment to which it writes.
+// release() ends one use of a segment. The log itself uses the segment to which it writes.
 func (p *files) release(s *segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -305,7 +305,7 @@ func (p *files) release(s *segment) {
 	}
 }
 
-// close closes the file of a segment that leaves the log. A read that is under way fails.
+// close() closes the file of a segment that leaves the log. A read that is under way fails.
 func (p *files) close(s *segment) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -319,7 +319,7 @@ func (p *files) close(s *segment) error {
 	return err
 }
 
-// dropped reports whether a segment has left the log.
+// dropped() reports whether a segment has left the log.
 func (p *files) dropped(s *segment) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,8 +33,8 @@ func (s *segment) checkEnd(b []byte, why error, want, next uint64) error {
 	return nil
 }
 
-// wipe writes zeros over the bytes of a torn write after the last record, because appends expect zeros there.
-// These bytes contain no acknowledged entry.
+// wipe() writes zeros over the bytes of a torn write after the last record, because appends expect zeros
+// there. These bytes contain no acknowledged entry.
 func (s *segment) wipe(f vfs.File) error {
 	b := make([]byte, s.limit()-s.end)
 	if _, err := f.ReadAt(b, int64(s.end)); err != nil && !errors.Is(err, io.EOF) {

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// noted records the calls on a file, and fails at one of them.
+// The type `noted` is a file that records the calls on it, and fails at one of them.
 type noted struct {
 	vfs.File
 	calls []string

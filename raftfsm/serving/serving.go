@@ -44,7 +44,7 @@ type Raft interface {
 type Options struct {
 	ID          uint32
 	Heartbeat   time.Duration // the heartbeat timeout
-	ReadOnly    bool          // clients that ask for it may read while this server knows no leader
+	ReadOnly    bool          // whether clients that ask for it may read while this server knows no leader
 	DataDir     string        // empty: this server keeps its data in memory
 	Clients     Clients
 	Unavailable signal.Measure
@@ -64,16 +64,16 @@ type Service struct {
 
 	mu       sync.Mutex // guards the fields below
 	on       bool
-	readOnly bool          // clients that ask for it may read without a leader
-	final    bool          // clients will never be served again
+	readOnly bool          // whether clients that ask for it may read without a leader
+	final    bool          // whether clients will never be served again
 	reason   string        // why clients are not served
 	lastGood time.Time     // when this server last heard from a leader or, as the leader, from a majority
 	lastAck  time.Time     // when this server sent the newest touch message that was acknowledged
-	ackIndex uint64        // the log index of the leader at that acknowledgement; 0: this server led
+	ackIndex uint64        // the leader's log index in the newest acknowledgement; 0: this server led
 	ackNews  chan struct{} // closed when lastAck changes; nil: no goroutine waits for that
-	started  bool          // this server has caught up once since it started
-	behind   uint64        // an index of the leader that this server has not applied yet; 0: it knows of none
-	since    time.Time     // when behind was set
+	started  bool          // whether this server has caught up once since it started
+	behind   uint64        // a log index of the leader that this server has not applied yet; 0: none known
+	since    time.Time     // when `behind` was set
 	// when this server's log began to say that the server is not a member; zero: it does not say so
 	removed  time.Time
 	offSince time.Time // when this server started, or last stopped serving
@@ -145,8 +145,8 @@ func (g *Service) Watch(ctx context.Context, opened <-chan struct{}) (removed bo
 	}
 }
 
-// look decides whether clients may be served, and tells the stream and o.Clients when that changes. It
-// returns the time until look must be called again.
+// look() decides whether clients may be served, and tells the stream and o.Clients when that changes. It
+// returns the time until look() must be called again.
 func (g *Service) look() (again time.Duration) {
 	contact := g.raft.HeardOfLeader()
 	lacks, gone := g.raft.Lacks(g.o.ID), g.o.Gone()
@@ -158,7 +158,7 @@ func (g *Service) look() (again time.Duration) {
 	defer g.mu.Unlock()
 	now := time.Now()
 	if leading {
-		g.lastGood = now.Add(-g.o.Heartbeat) // as in Contact
+		g.lastGood = now.Add(-g.o.Heartbeat) // counted from a heartbeat timeout ago, as in Contact
 	}
 	if contact.After(g.lastGood) {
 		g.lastGood = contact
@@ -212,9 +212,9 @@ func (g *Service) look() (again time.Duration) {
 	return min(max(outlasts-now.Sub(g.lastGood), lookOff), g.raft.Beat(lookOn))
 }
 
-// adviceAlone returns advice for an operator when this server has had no leader for long. The recover command
-// abandons the data of the other servers. So adviceAlone does not advise it while another server runs and
-// only refuses this server.
+// adviceAlone returns advice for an operator when this server has had no leader for long. The command `zlockd
+// recover` abandons the data of the other servers. So adviceAlone does not advise this command while another
+// server runs and only refuses this server.
 func (g *Service) adviceAlone() string {
 	if g.port == nil || g.o.DataDir == "" {
 		return ""
@@ -269,7 +269,7 @@ func (g *Service) set(reason string) {
 	switch {
 	case serve:
 		g.o.Log.Info("serving clients")
-	case g.final || g.o.Closed.Load(): // an operator ordered it; the other servers may be stopping too
+	case g.final || g.o.Closed.Load(): // an operator ordered the stop; the other servers may be stopping too
 		g.o.Log.Info("not serving clients", "reason", reason)
 	default:
 		g.o.Log.Warn("not serving clients", "reason", reason)
@@ -318,10 +318,10 @@ func (g *Service) tellAck() {
 }
 
 // Acknowledged waits until enough() returns true. It calls enough() with the time at which this server sent
-// the newest touches that the leader has acknowledged. The leader knows of every session that this server
-// had heard from by that time. When Acknowledged returns, this server has also applied everything that the
-// leader had applied at that acknowledgement. So it does not treat a ticket that was given back at another
-// server as still held.
+// the newest touches that the leader has acknowledged. The leader knows of every session that this server had
+// heard from by that time. When Acknowledged returns, this server has also applied everything that the leader
+// had applied at that acknowledgement. So if a ticket was given back at another server, this server does not
+// treat it as still held.
 func (g *Service) Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error {
 	for {
 		g.mu.Lock()

@@ -35,7 +35,7 @@ func (r *fakeRaft) Leads() bool                        { return r.leads }
 func (r *fakeRaft) State() raft.RaftState              { return r.state }
 func (r *fakeRaft) Beat(d time.Duration) time.Duration { return d }
 
-// clients keeps what it was told: whether clients are served, and whether they may read.
+// The type `clients` keeps what it was told: whether clients are served, and whether they may read.
 type clients struct {
 	served, read atomic.Bool
 	told         int
@@ -51,8 +51,8 @@ type world struct {
 	state       *applied.State
 	clients     clients
 	log         must.Text
-	term        bool // this server leads
-	gone        bool // this server was removed
+	term        bool // whether this server leads
+	gone        bool // whether this server was removed
 	closed      atomic.Bool
 	unavailable []int64
 }
@@ -241,8 +241,8 @@ func TestServerLooksWhetherItWasRemoved(t *testing.T) {
 	expect.That(t, !g.Watch(over, nil), "the server is told to stop")
 }
 
-// A server looks at once when its stream is opened. It looks again by itself, and stops serving without a
-// leader.
+// When its stream is opened, a server checks at once whether it may serve. It checks again by itself, and
+// stops serving without a leader.
 func TestServerLooksWhenItsStreamIsOpened(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestWordOfTheLeader(t *testing.T) {
 		g := newWorld(nil)
 		now := time.Now()
 		for _, c := range []struct {
-			leader, behind uint64 // the entry in the leader's message, and g.behind before it
+			leader, behind uint64 // the entry in the leader's message, and g.behind before the message
 			want           string // g.behind, g.started, and whether g.since was set to now
 		}{
 			{10, 0, "0 true false"}, {10, 12, "0 true false"}, {9, 0, "0 true false"},

@@ -25,23 +25,23 @@ type Set struct {
 	EntryBytes        Measure // bytes of each log entry, when this server proposes it
 	StreamWaiting     Measure // how many requests of this server are under way, when it proposes an entry
 	EntryRequests     Measure // how many requests each log entry has, when it is applied here
-	CommitTime        Measure // time from the leader's stamp to the commit; measured at the leader
-	ProposalTime      Measure // time from the leader's stamp until the entry is applied; measured at the leader
-	PropagationTime   Measure // time from the leader's stamp until the entry is applied here
+	CommitTime        Measure // time from the leader's stamp in the entry to its commit; at the leader
+	ProposalTime      Measure // time from the leader's stamp in the entry until it is applied; at the leader
+	PropagationTime   Measure // time from the leader's stamp in the entry until it is applied here
 	Elections         Measure // 1 for each time that this server loses its leader
-	ElectionTime      Measure // time from that loss until this server knows a leader
-	LeaderUnavailable Measure // time from that loss until this server leads itself
+	ElectionTime      Measure // time from the loss of the leader until this server knows a leader
+	LeaderUnavailable Measure // time from the loss of the leader until this server leads itself
 	Unavailable       Measure // time from the end of serving, or from the start, until clients are served
 	SnapshotWriteTime Measure // how long writing a snapshot took
 	SnapshotReadTime  Measure // how long reading the snapshot found at the start took
 	SnapshotSent      Measure // 1 for each snapshot sent to a follower
 	ReplayEntries     Measure // how many log entries found at the start were applied
-	ReplayTime        Measure // how long applying those entries took
+	ReplayTime        Measure // how long applying the log entries found at the start took
 }
 
 // Step puts a step of a request or an entry into the execution trace that is being recorded; see
-// docs/operations.md. Callers ask trace.IsEnabled first. So while no trace is recorded, a step costs only one
-// look at a flag.
+// docs/operations.md. Callers ask trace.IsEnabled first. So while no trace is recorded, a step only reads a
+// flag.
 func Step(what, format string, args ...any) {
 	trace.Logf(context.Background(), what, format, args...)
 }

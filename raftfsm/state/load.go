@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// chunks cuts a snapshot, which arrives in pieces of any length, into its chunks. It verifies each chunk and
-// passes it to take(), which must not keep the chunk's memory.
+// The type `chunks` receives a snapshot in pieces of any length, and cuts it into its chunks. It verifies
+// each chunk and passes it to take(), which must not keep the chunk's memory.
 type chunks struct {
 	take  func(kind byte, payload []byte) error
 	rest  []byte // bytes that do not make a whole chunk yet
@@ -95,7 +95,7 @@ func (c *chunks) read(from io.Reader) error {
 	return c.end()
 }
 
-// end returns nil if the snapshot is whole.
+// end() returns nil if the snapshot is whole.
 func (c *chunks) end() error {
 	switch {
 	case !c.magic:
@@ -148,11 +148,11 @@ type decoder struct {
 	chunks
 	state    *State
 	at       Position
-	sessions []byte // encoded, until they are loaded
+	sessions []byte // the encoded sessions, until they are loaded
 	loaded   bool
 	begin    func(*State) error // called before the first nodes, if not nil
-	refuses  bool               // refuse a state with tickets
-	tickets  []byte             // encoded, until they are loaded
+	refuses  bool               // whether to refuse a state with tickets
+	tickets  []byte             // the encoded tickets, until they are loaded
 	nodes    *tree.Loader
 }
 
@@ -246,7 +246,7 @@ func ReadSnapshot(from io.Reader) (*State, Position, error) {
 	return d.state, d.at, nil
 }
 
-// finish adds the nodes to the state, after the whole snapshot has been read.
+// finish() adds the nodes to the state, after the whole snapshot has been read.
 func (d *decoder) finish() error {
 	t, err := d.nodes.Finish()
 	if err != nil {
@@ -255,7 +255,7 @@ func (d *decoder) finish() error {
 	return d.state.complete(t)
 }
 
-// complete adds the tree to the state, and checks that the tree fits the sessions and the rates.
+// complete() adds the tree to the state, and checks that the tree fits the sessions and the rates.
 func (s *State) complete(t *tree.Tree) error {
 	s.tree = t
 	info, _ := s.tree.Get(ConfigPath)
@@ -280,7 +280,7 @@ type Backup struct {
 	Zxid     int64
 	Nodes    int
 	Sessions int
-	Bytes    int64 // Tree.Bytes of the nodes
+	Bytes    int64 // the bytes of the nodes, as Tree.Bytes counts them
 }
 
 // CheckBackup reads a backup to its end and describes it.

@@ -13,7 +13,7 @@ import (
 // Member is a server's description of itself, sent when it opens its stream.
 type Member struct {
 	ID          uint32
-	Incarnation string // incarnation of its data directory; empty: the server was removed
+	Incarnation string // incarnation of the server's data directory; empty: the server was removed
 	PeerAddr    string
 	ClientAddr  string // the address for clients; empty: unknown
 }
@@ -83,7 +83,7 @@ func portOf(addr string) int {
 	return n
 }
 
-// otherPort returns a port near peer that differs from both ports.
+// otherPort returns a port near `peer` that differs from `peer` and from `client`.
 func otherPort(peer, client int) int {
 	for p := peer + 1; p <= 65535; p++ {
 		if p != client {
@@ -126,8 +126,8 @@ func ParseAddresses(id uint32, value string) (Server, error) {
 	return s, err
 }
 
-// parse reads host:port:port[:role][;[host:]port]. If `two` is true, the first two ports must be present and
-// differ. Otherwise parse keeps a second port only if it differs from the first.
+// parse() reads host:port:port[:role][;[host:]port]. If `two` is true, the first two ports must be present
+// and differ. Otherwise parse() keeps a second port only if it differs from the first.
 func (s *Server) parse(value string, two bool) error {
 	s.Voter = true
 	where, client, _ := strings.Cut(strings.TrimSpace(value), ";")

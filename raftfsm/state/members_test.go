@@ -40,7 +40,7 @@ func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 	data := string(withVersion([]byte(text), 0x10000002a))
 	got, version := ParseConfig(data)
 	for i := range got {
-		if list[i].Election == "" { // ConfigText makes one up
+		if list[i].Election == "" { // ConfigText chooses a port
 			got[i].Election = ""
 		}
 	}

@@ -17,8 +17,9 @@ import (
 // They are part of the request, so all servers apply the same bounds.
 type RateBounds struct{ All, Identity int32 }
 
-// begun lists the rates whose nodes were made by draws, so that no identity fills the tree with rates. A rate
-// counts for the identity whose draw began it until its node is gone, whatever change removes it.
+// begun is the list of the rates whose nodes were made by draws, so that no identity fills the tree with
+// rates. A rate counts for the identity whose draw began it until its node is gone, whatever change removes
+// it.
 type begun struct {
 	by  map[string]beginning // by the path of the rate
 	of  map[string]*beginner // by identity
@@ -40,7 +41,7 @@ type beginner struct {
 // RateNodes returns how many nodes the rates of the cluster have, as counted for RateBounds.All.
 func (s *State) RateNodes() int { return int(s.begun.all) }
 
-// tooMany says which bound further nodes would exceed.
+// tooMany says which bound would be exceeded if a draw made this many more nodes.
 func (g *begun) tooMany(d *Draw, nodes int32) string {
 	own := int32(0)
 	if of := g.of[d.Identity]; of != nil {
@@ -57,7 +58,7 @@ func (g *begun) tooMany(d *Draw, nodes int32) string {
 	return ""
 }
 
-// add records a new rate and how many nodes its draw made.
+// add() records a new rate and how many nodes its draw made.
 func (g *begun) add(path, identity string, nodes int32) {
 	if g.by == nil {
 		g.by, g.of = map[string]beginning{}, map[string]*beginner{}
@@ -72,7 +73,7 @@ func (g *begun) add(path, identity string, nodes int32) {
 	g.all += nodes
 }
 
-// forget drops the rates whose nodes a change has removed.
+// forget() drops the rates whose nodes a change has removed.
 func (g *begun) forget(events []tree.Event) {
 	if len(g.by) == 0 {
 		return
@@ -106,7 +107,7 @@ func appendRates(b []byte, rates map[string]beginning) []byte {
 	return b
 }
 
-// load reads the rates to the end of their encoding.
+// load() reads the rates to the end of their encoding.
 func (g *begun) load(d *jute.Decoder) error {
 	last := ""
 	for len(d.Rest()) > 0 {

@@ -12,8 +12,8 @@ import (
 )
 
 // A rate is a node whose data is a sliding window: the times of the last granted draws. Apply grants a draw
-// if it granted fewer draws than the limit in the period before it. One log entry decides and records the
-// draw. The draw's time is that of the entry, or that of the last draw if that is later. So a leader whose
+// if fewer draws than the limit were granted in the period before the draw. One log entry decides and records
+// the draw. The draw's time is the time of the entry, or of the last draw if that is later. So a leader whose
 // clock lags grants nothing twice.
 
 // Draw asks for one draw from a rate.
@@ -57,7 +57,7 @@ func decodeDraw(body []byte) (d Draw, err error) {
 	return d, nil
 }
 
-// draw runs a Draw.
+// draw() runs a Draw.
 func (s *State) draw(r *Request, to Sink) error {
 	d, err := decodeDraw(r.Body)
 	if err != nil {

@@ -192,7 +192,7 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	g.pieces(backup, 1<<20)
 	must.Equal(t, b.do(g.g.Restore(false))[0].Code, jute.OK)
 	s = b.session()
-	expects(jute.QuotaExceeded, "ci", "/a/l") // as in the backup
+	expects(jute.QuotaExceeded, "ci", "/a/l") // the counts are those of the backup
 	remove("/a/d")
 	expects(jute.OK, "ci", "/a/l")
 }
@@ -226,7 +226,7 @@ func drawUnderSteps(t *testing.T, limit, per int64, forward bool) {
 	now, clock, last, refused, could := int64(1_700_000_000_000), int64(0), int64(0), 0, 0
 	for asked := 0; asked < max(*drawsOfK12/14, 2*int(limit)); {
 		switch r.IntN(2000) {
-		case 0: // another leader comes, or its clock steps
+		case 0: // another leader comes, or the leader's clock jumps
 			if clock -= r.Int64N(per * 2); forward {
 				clock += r.Int64N(per * 4)
 			}

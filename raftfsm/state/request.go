@@ -26,7 +26,7 @@ const (
 	OpWords      jute.OpCode = -20 // body: lines of /zookeeper/config as an operator wrote them
 	OpFound      jute.OpCode = -21 // body: the text of /zookeeper/config; see OldFounding
 	OpRefuse     jute.OpCode = -22 // changes nothing; replaces a client's request, see Refusal
-	OpStage      jute.OpCode = -23 // body: id, origin, birth, size; see Staging, also for the next three
+	OpStage      jute.OpCode = -23 // body: id, origin, birth, size; see Staging
 	OpPiece      jute.OpCode = -24 // body: id, offset, bytes of a backup
 	OpRestore    jute.OpCode = -25 // body: id, whether sessions are kept
 	OpUnstage    jute.OpCode = -26 // body: id
@@ -64,7 +64,7 @@ type Outcome struct {
 	Session session.Session // session of OpCreateSession and OpAttach
 	Steps   int             // cost of the request under the state lock; see bounds.MaxSteps
 
-	// Divided says that OneLayout is the reason for NOAUTH, as Code or as the code of an operation of a
+	// Divided says that OneLayout caused the code NOAUTH: the code of this outcome, or of an operation of a
 	// multi.
 	Divided bool
 	// Refused says that the session has gone or moved since the request was sent. The client gets no reply,
@@ -106,9 +106,9 @@ type EndCause uint8
 
 // Causes of a session's end.
 const (
-	EndClosed   EndCause = iota // the client closed it
+	EndClosed   EndCause = iota // the client closed the session
 	EndExpired                  // the session was silent for its whole timeout
-	EndOperator                 // an operator ended it
+	EndOperator                 // an operator ended the session
 )
 
 // Bytes in the body of an OpExpire. Release 0.1.0 reads every byte as an operator's order, which affects only

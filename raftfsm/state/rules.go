@@ -23,9 +23,10 @@ const (
 // the first configuration, as in a ZooKeeper ensemble.
 const firstZxid = 1 << 32
 
-// Founding returns the first entry of a new cluster, with its members. A cluster of one server names none.
-// The zxids begin at TimeZxid, so a cluster that replaces one with lost data never reuses its fencing tokens.
-// The entry changes nothing in a state that is not empty. A server of release 0.1.0 refuses its kind.
+// Founding returns the first entry of a new cluster, with its members. The entry of a cluster of one server
+// names no members. The zxids begin at TimeZxid. So if the cluster replaces one whose data are lost, it never
+// repeats a fencing token of the lost cluster. The entry changes nothing in a state that is not empty. A
+// server of release 0.1.0 refuses an entry of this kind.
 func Founding(members []Server, now int64) []byte {
 	return founding(entries.KindFounding, OpBegin, members, now)
 }
@@ -111,12 +112,12 @@ const (
 )
 
 // TimeZxid returns the zxid for a time in ms since 1970. A restored state (by a restore to a running cluster,
-// zlockd restore or zlockd recover) continues from the zxid of that moment. A cluster makes fewer changes
-// than TimeZxid counts, so every zxid that it has given is lower than the zxid of its time. So the zxids
-// after a restore, which are also fencing tokens, are higher than all earlier zxids. These include the zxids
-// that the cluster gave after the backup was made, and after another restore of the same backup. They stay
+// zlockd restore or zlockd recover) continues from the zxid of that moment. TimeZxid rises faster than a
+// cluster makes changes, so every zxid that a cluster gives is lower than the TimeZxid of that moment. So the
+// zxids after a restore, which are also fencing tokens, are higher than all earlier zxids, even those that
+// the cluster gave after the backup was made, or after another restore of the same backup. All zxids stay
 // below 2^53, so that a JSON number holds them, until the year 2302.
 func TimeZxid(now int64) int64 { return max(0, now-zxidTime) * zxidsInMs }
 
-// TimeOf returns the first time, in ms since 1970, whose TimeZxid is not below a zxid.
+// TimeOf returns the first time, in ms since 1970, whose TimeZxid is at least `zxid`.
 func TimeOf(zxid int64) int64 { return zxidTime + (zxid+zxidsInMs-1)/zxidsInMs }

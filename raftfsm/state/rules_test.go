@@ -22,7 +22,7 @@ func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 		name    string
 		members []Server
 		now     int64
-		zxid    int64 // after the first entry; the entry is a change if it names members
+		zxid    int64 // the zxid after the first entry, which is a change only if it names members
 	}{
 		{"alone", nil, day, TimeZxid(day) - 1},
 		{"three", three, day, TimeZxid(day)},

@@ -60,8 +60,8 @@ func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 	}
 }
 
-// Sessions that fill one chunk are written as one chunk, and with one byte more as two. Both snapshots are
-// read back.
+// If the sessions exactly fill one chunk, they are written as one chunk; with one byte more, as two. Both
+// snapshots are read back.
 func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
 	race.Alone(t)
 	empty := len(New("c").sessions.Hold().Append(nil))
@@ -140,8 +140,8 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	}
 }
 
-// A server that missed a change gives all later changes a zxid that is too low, so it never has a digest for
-// the zxid that the leader names. It stops, because it has not reached that zxid yet.
+// A server that missed a change gives all later changes too low a zxid. So it never has a digest for the zxid
+// that the leader names. It stops, because it has not reached that zxid yet.
 func TestF3ServerThatMissedAChangeStops(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -331,8 +331,8 @@ func TestDigestsAreRememberedInOrder(t *testing.T) {
 				"digest of zxid %d with %d flipped: %v", d.Zxid, flip, err)
 		}
 	}
-	// A digest of a zxid that this server has not reached is an error: the leader took it before it proposed
-	// the entry.
+	// A digest of a zxid that this server has not reached is an error: the leader had reached that zxid before
+	// it proposed the entry.
 	body := binary.BigEndian.AppendUint64(nil, uint64(b.s.Zxid()+1))
 	if err := b.apply(b.entry(b.next, Request{
 		Op: OpDigest, Body: append(body, make([]byte, 8)...)})); err == nil {

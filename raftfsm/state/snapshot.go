@@ -62,7 +62,7 @@ type Snapshot struct {
 	zxid     int64
 	header   []byte
 	sessions *session.Held
-	tickets  bool // the cluster may have tickets
+	tickets  bool // whether the cluster may have tickets
 	rates    map[string]beginning
 	nodes    *tree.Snapshot
 }
@@ -185,7 +185,7 @@ func (w *chunkWriter) long(kind, more byte, b []byte) {
 	}
 }
 
-// end writes the end chunk.
+// end() writes the end chunk.
 func (w *chunkWriter) end() error {
 	w.chunk(chunkEnd, binary.BigEndian.AppendUint32(nil, w.chunks))
 	return w.err

@@ -27,9 +27,9 @@ type staging struct {
 
 // Staging describes the staging area.
 type Staging struct {
-	ID     int64  // random
+	ID     int64  // a random number
 	Origin uint32 // the server whose stream brings the backup
-	Birth  uint32 // birth of that stream
+	Birth  uint32 // birth of the stream that brings the backup
 	Size   int64  // size of the backup
 }
 
@@ -120,7 +120,7 @@ func (s *State) applyStaging(r *Request, to Sink) {
 			err = nil
 			s.staged = &staging{id: g.ID, origin: g.Origin, birth: g.Birth, size: g.Size,
 				d: newDecoder(nil, tree.NewLoader())}
-			s.staged.d.refuses = !s.ticketing // as release 0.1.0 does
+			s.staged.d.refuses = !s.ticketing // only a cluster with tickets takes a backup with tickets
 			if s.rules != firstRules {
 				s.staged.d.nodes.Above(s.tree)
 			}
@@ -156,14 +156,14 @@ func (p *staging) created(events []tree.Event) {
 	}
 }
 
-// unstage closes the area that a server's stream opened, if the server now has another stream.
+// unstage() closes the area that a server's stream opened, if the server now has another stream.
 func (s *State) unstage(origin uint32) {
 	if p := s.staged; p != nil && p.origin == origin && s.streams[origin].birth != p.birth {
 		s.staged = nil
 	}
 }
 
-// add adds the next bytes of the backup.
+// add() adds the next bytes of the backup.
 func (p *staging) add(at int64, b []byte) error {
 	switch {
 	case at != p.next:
@@ -176,7 +176,7 @@ func (p *staging) add(at int64, b []byte) error {
 	return err
 }
 
-// restore replaces the state with the backup. The cluster keeps its name, its members, and how far each
+// restore() replaces the state with the backup. The cluster keeps its name, its members, and how far each
 // server's stream has been applied.
 func (s *State) restore(keep bool, to Sink) error {
 	p := s.staged

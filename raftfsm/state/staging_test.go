@@ -35,7 +35,7 @@ func (b *bench) stage(backup []byte) *bringer {
 	return &bringer{b, g}
 }
 
-// pieces brings the backup in pieces of a size, and returns the last outcome.
+// pieces() brings the backup in pieces of a size, and returns the last outcome.
 func (b *bringer) pieces(backup []byte, size int) (o Outcome) {
 	b.t.Helper()
 	for at := 0; at < len(backup) && o.Code == jute.OK; at += size {
@@ -44,7 +44,7 @@ func (b *bringer) pieces(backup []byte, size int) (o Outcome) {
 	return o
 }
 
-// older returns a state with nodes, a third of which belong to a session, and its backup.
+// older() returns a state with nodes, a third of which belong to a session, and its backup.
 func older(t testing.TB, nodes int) (*bench, []byte) {
 	b := newBench(t)
 	s := b.session()

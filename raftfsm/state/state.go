@@ -26,7 +26,7 @@ type State struct {
 	words     string                // an operator's descriptions of the members: lines of ConfigPath
 	restored  int64                 // the id of the last restore; 0: none
 	rules     int32                 // the rules by which Apply changes the state
-	ticketing bool                  // the cluster may have tickets; see Ticketing
+	ticketing bool                  // whether the cluster may have tickets; see Ticketing
 	begun     begun                 // the rates that draws have begun
 
 	// configured says that /zookeeper/config has been published at least once.
@@ -34,7 +34,7 @@ type State struct {
 
 	staged *staging // a backup that will replace this state; nil: none
 
-	ended   uint64 // mixed digest of all session changes
+	ended   uint64 // rolling digest of all changes of sessions
 	digests digestRing
 
 	// Scratch space of Apply, kept to save allocations.
@@ -138,13 +138,13 @@ func (s *State) setConfig(text []byte, version int64, to Sink) {
 	s.configured = true
 }
 
-// begin prepares the change of one request. The change gets the next zxid if it changes anything.
+// begin() prepares the change of one request. The change gets the next zxid if it changes anything.
 func (s *State) begin() {
 	s.change.Zxid = s.zxid + 1
 	s.change.Events = s.change.Events[:0]
 }
 
-// commit completes the change: the state gets the zxid of the change, and the sink receives the events.
+// commit() completes the change: the state gets the zxid of the change, and the sink receives the events.
 func (s *State) commit(to Sink) {
 	s.zxid = s.change.Zxid
 	s.out.Zxid = s.zxid
@@ -158,8 +158,8 @@ func (s *State) commit(to Sink) {
 	}
 }
 
-// attached returns the session of a client's request. It refuses the request if the session has gone, or was
-// attached to another connection after the client sent the request.
+// attached() returns the session of a client's request. It refuses the request if the session has gone, or
+// was attached to another connection after the client sent the request.
 func (s *State) attached(r *Request) (sess session.Session, ok bool) {
 	sess, ok = s.sessions.Get(r.Session)
 	ok = ok && sess.Gen == r.Gen
@@ -206,12 +206,12 @@ func (s *State) noteSession(sess *session.Session, what uint64) {
 }
 
 // clusterPrefix returns the first bits of a cluster's session ids, so that two clusters rarely share ids.
-// Snapshots store it, so the hash may change between releases.
+// Snapshots store the prefix, so the hash may change between releases.
 func clusterPrefix(cluster string) uint32 {
 	return crc32.Checksum([]byte(cluster), crc32.MakeTable(crc32.Castagnoli)) & 0xffffff
 }
 
-// mix folds v into h. Every bit of v and h affects every bit of the result.
+// mix() folds v into h. Every bit of v and h affects every bit of the result.
 func mix(h, v uint64) uint64 {
 	h ^= v
 	h *= 0x9e3779b97f4a7c15

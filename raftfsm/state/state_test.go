@@ -74,7 +74,7 @@ func (b *bench) open(id uint32, nonce int64) {
 // one() returns an entry with one block.
 func one(bl entries.Block) []byte { return bl.Append(entries.Begin(nil, 0)) }
 
-// entry returns a batch of requests, numbered from `first` on.
+// entry() returns a batch of requests, numbered from `first` on.
 func (b *bench) entry(first uint64, list ...Request) []byte {
 	bl := entries.Block{Origin: 1, Birth: b.birth, First: first, Count: uint32(len(list))}
 	for i := range list {
@@ -83,7 +83,7 @@ func (b *bench) entry(first uint64, list ...Request) []byte {
 	return one(bl)
 }
 
-// do applies requests as the next ones of the stream, and returns their outcomes.
+// do() applies requests as the next ones of the stream, and returns their outcomes.
 func (b *bench) do(list ...Request) []Outcome {
 	b.t.Helper()
 	b.must(b.entry(b.next, list...))
@@ -107,8 +107,8 @@ func createBody(path string, flags int32) []byte {
 	return jute.AppendInt(b, flags)
 }
 
-// An outcome says what its request has cost, so that the server can charge the client, also for a refused
-// request.
+// An outcome says what its request has cost, even if the request was refused, so that the server can charge
+// the client.
 func TestOutcomeTellsWhatTheRequestCost(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -161,7 +161,7 @@ func TestStreamOfARemovedServerNeverComesBack(t *testing.T) {
 	m, known := b.s.Member(1)
 	expect.That(t, known, "the state has forgotten the removed server")
 	expect.Equal(t, m.Incarnation, "", "directory of the removed server")
-	b.open(1, 77) // with the nonce of its first life
+	b.open(1, 77) // with the nonce of the server's first stream
 	if birth := b.got.births[1]; birth <= gone {
 		t.Errorf("births %d, %d, %d", first, gone, birth)
 	}

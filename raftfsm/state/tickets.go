@@ -52,8 +52,8 @@ var knownTicket = []byte("known")
 
 // Open returns the request for a ticket. The outcome's Session is the new ticket's. If a ticket with this
 // secret exists, the outcome has a reply, and its Session is the session of that ticket; Open does not renew
-// the ticket. SESSIONEXPIRED means that the ticket with this secret is over. QUOTAEXCEEDED means that a bound
-// is exceeded if the outcome has a text, and otherwise a quota. Other codes are those of creating the nodes.
+// the ticket. SESSIONEXPIRED means that the ticket with this secret is over. QUOTAEXCEEDED with a text means
+// that a bound is exceeded; without a text, a quota. Other codes are those of creating the nodes.
 func (o *Opening) Open(ids []jute.ID) Request {
 	b := append(o.SessionBody.Append(nil), o.Hash[:]...)
 	b = jute.AppendString(jute.AppendString(b, o.Ticket.Identity), o.Ticket.Path)
@@ -256,7 +256,7 @@ func Missing(t *tree.Tree, path string) (dirs []string) {
 	return dirs
 }
 
-// parents returns the operations that make directories.
+// parents() returns the operations that make directories.
 func parents(dirs []string) (ops []byte) {
 	for _, dir := range dirs {
 		ops = appendCreate(ops, jute.OpCreateContainer, dir, []byte{}, jute.FlagContainer)

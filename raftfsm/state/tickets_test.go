@@ -177,8 +177,8 @@ func TestTicketEndsAsASession(t *testing.T) {
 	}
 }
 
-// The timeout of a ticket can be changed, not that of a client's session. If the leader decided before the
-// change to end the ticket, that end has no effect.
+// The timeout of a ticket can be changed, but not that of a client's session. If the leader decided to end
+// the ticket before the change, that end has no effect.
 func TestChangeOfATicketsTimeout(t *testing.T) {
 	b := newTicketBench(t)
 	client := b.session()
@@ -259,8 +259,8 @@ func TestTicketsOverARestore(t *testing.T) {
 	}
 }
 
-// Servers that apply the same requests have the same state, also if one of them starts from a snapshot on the
-// way. A contender always has its ticket.
+// Servers that apply the same requests have the same state, even if one of them starts from a snapshot in
+// between. A contender always has its ticket.
 func TestTicketsAreDeterministic(t *testing.T) {
 	race.Alone(t)
 	for seed := range uint64(30) {

@@ -18,14 +18,14 @@ type Member struct {
 
 // Progress describes how far a member has applied the log.
 type Progress struct {
-	Applied  uint64 `json:"applied"`   // the newest log entry that the member has applied
-	Lag      uint64 `json:"lag"`       // how many entries it lags behind the leader
-	LagBytes *int64 `json:"lag_bytes"` // how many bytes these entries have; nil: not known
-	Heard    *int64 `json:"heard_ms"`  // ms since it was last heard from; nil: it is not heard from
+	Applied  uint64 `json:"applied"`   // index of the newest log entry that the member has applied
+	Lag      uint64 `json:"lag"`       // how many entries the member lags behind the leader
+	LagBytes *int64 `json:"lag_bytes"` // how many bytes the member lags behind the leader; nil: not known
+	Heard    *int64 `json:"heard_ms"`  // ms since the member was last heard from; nil: it is not heard from
 	Version  string `json:"version"`   // version of the member's program; empty: not known
-	Starts   uint64 `json:"starts"`    // how often its data directory was started
+	Starts   uint64 `json:"starts"`    // how often the member's data directory was started
 
-	SnapshotSent int64  `json:"snapshot_sent"` // bytes of a snapshot that are already sent to it
+	SnapshotSent int64  `json:"snapshot_sent"` // how many bytes of a snapshot are already sent to the member
 	SnapshotSize int64  `json:"snapshot_size"`
 	Waits        string `json:"waits"` // what the member waits for, or why it is not heard from
 }
@@ -33,8 +33,8 @@ type Progress struct {
 // A server that lags behind by no more than these limits may get a vote or the leadership, and counts as
 // following. The bytes are limited too, because entries may be large.
 const (
-	EnoughToVote  = 1000     // log entries
-	EnoughOfBytes = 16 << 20 // how many bytes these entries may have
+	EnoughToVote  = 1000     // how many log entries the server may lag behind
+	EnoughOfBytes = 16 << 20 // how many bytes of log entries the server may lag behind
 )
 
 // Silence is how long a member may be silent and still count as reached. A running member sends a message
@@ -59,7 +59,7 @@ func (p *Progress) Well() bool { return p.Reached() && p.Lag <= EnoughToVote && 
 type Found struct {
 	Progress
 	At    string `json:"at"`    // the address that the server gives as its own
-	Known bool   `json:"known"` // the server's data directory is the member's
+	Known bool   `json:"known"` // whether the server's data directory is that of the member
 }
 
 // Members is the answer to GET /members.

@@ -8,7 +8,7 @@ type Node struct {
 	Cluster  string
 	Serving  bool
 	Reason   string // why this server does not serve clients
-	ReadOnly bool   // clients that ask for it may read although there is no leader
+	ReadOnly bool   // whether clients that ask for it may read although there is no leader
 	// why this server, as leader, refuses requests that need more room; empty: it does not refuse them
 	Full string
 	// LayoutWaits says why Options.OneLayout has no effect yet; empty: it has an effect, or is off.
@@ -33,11 +33,11 @@ type Node struct {
 	SyncTime     time.Duration
 	SyncMax      time.Duration
 	PeerInsecure bool
-	Removed      bool // this server is no longer a member
+	Removed      bool // whether this server is no longer a member
 }
 
 // Snapshot is the newest snapshot on a server's disk.
 type Snapshot struct {
 	Zxid int64
-	Time time.Time // zero: there is none
+	Time time.Time // zero: there is no snapshot
 }

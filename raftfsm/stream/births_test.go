@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A server keeps its stream even if it asks for a birth again before its first such request is applied, and
-// even if such requests of its former process are applied first.
+// A server keeps its stream even if it asks for a birth twice before the first request is applied. It also
+// keeps the stream if such requests of its former process are applied first.
 func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 	for _, late := range []int{1, 3} {
 		s := New()
@@ -40,7 +40,7 @@ func TestBirthsOfAStream(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		is     uint32 // the birth that the stream has
-		own    bool   // the server's own request
+		own    bool   // whether the birth was given to the stream's own request
 		birth  uint32
 		again  bool
 		then   uint32

@@ -16,7 +16,7 @@ type lanes struct {
 	fresh []*lane // newcomers, served first
 	old   []*lane // the other lanes, in turn; some may be empty
 	count int     // number of requests in all lanes
-	bytes int     // how many bytes the encodings of these requests have
+	bytes int     // total length of the encodings of all requests in the lanes
 	spare *lane   // an empty lane, kept for the next newcomer
 }
 
@@ -30,7 +30,7 @@ type lane struct {
 	credit  int // how many bytes the lane may give now
 	queue   []pending
 	head    int
-	buf     []byte // encodings of its requests; queue[head] begins at buf[bufHead]
+	buf     []byte // encodings of the lane's requests; queue[head] begins at buf[bufHead]
 	bufHead int
 }
 
@@ -40,8 +40,7 @@ func (ls *lanes) waits(session int64) bool {
 	return l != nil && l.head < len(l.queue)
 }
 
-// add puts a request, and a copy of its encoding, at the end of its session's
-// lane.
+// add() puts a request, and a copy of its encoding, at the end of its session's lane.
 func (ls *lanes) add(session int64, p pending, request []byte) {
 	l := ls.by[session]
 	if l == nil {
@@ -101,7 +100,7 @@ func (ls *lanes) next() (pending, []byte) {
 	}
 }
 
-// compact frees the room of the requests already taken, once they fill half of the lane. It runs before a
+// compact() frees the room of the requests already taken, once they fill half of the lane. It runs before a
 // request is added, because the encoding that next() returned is valid only until then.
 func (l *lane) compact() {
 	if l.head*2 < len(l.queue) {
@@ -112,7 +111,7 @@ func (l *lane) compact() {
 	l.head, l.bufHead = 0, 0
 }
 
-// forget drops an empty lane.
+// forget() drops an empty lane.
 func (ls *lanes) forget(l *lane) {
 	delete(ls.by, l.session)
 	if cap(l.buf) <= 64<<10 {
@@ -124,6 +123,6 @@ func (ls *lanes) forget(l *lane) {
 // pending is one unapplied request.
 type pending struct {
 	waiter state.Waiter
-	size   int       // length of its encoding in buf
+	size   int       // length of the request's encoding in buf
 	ids    []jute.ID // shared by all requests of a connection, because they may be longer than the request
 }

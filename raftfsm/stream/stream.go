@@ -44,9 +44,9 @@ const (
 	windowBytes    = 4 * BatchBytes
 )
 
-// Stream is the numbered queue of everything this server proposes. A request stays in it until this server
-// has applied it, so the stream can be sent again to the next leader, from the first unapplied request on.
-// Requests beyond the window wait in lanes for their numbers: sessions take turns.
+// Stream is the numbered queue of everything this server proposes. A request stays in the stream until this
+// server has applied the request, so the stream can be sent again to the next leader, from the first
+// unapplied request on. Requests beyond the window wait in lanes for their numbers: sessions take turns.
 //
 // A stream has one reader at a time: the batcher while this server leads, else the link to the leader. The
 // reader takes requests in order at the cursor. A new reader first moves the cursor back to the first request
@@ -134,7 +134,7 @@ func (s *Stream) windowOpen() bool {
 	return len(s.pending)-s.head < windowRequests && len(s.buf)-s.bufHead < windowBytes
 }
 
-// number gives numbers to requests, in the order in which lanes take turns, while the window is open.
+// number() gives numbers to requests, in the order in which lanes take turns, while the window is open.
 func (s *Stream) number() {
 	for s.lanes.count > 0 && s.windowOpen() {
 		p, request := s.lanes.next()
@@ -239,7 +239,7 @@ func (s *Stream) Applied(birth uint32, seq uint64) state.Waiter {
 	return s.pop()
 }
 
-// pop removes the first pending request.
+// pop() removes the first pending request.
 func (s *Stream) pop() state.Waiter {
 	p := &s.pending[s.head]
 	w := p.waiter
@@ -274,8 +274,8 @@ func (s *Stream) pop() state.Waiter {
 	return w
 }
 
-// shrink empties the buffer and returns it. If a burst of requests has made the buffer large, shrink returns
-// nil.
+// shrink() empties the buffer and returns it. If a burst of requests has made the buffer large, shrink()
+// returns nil.
 func (s *Stream) shrink() []byte {
 	if cap(s.buf) > 1<<20 {
 		return nil
@@ -352,8 +352,8 @@ func (s *Stream) Told(nonce int64, birth uint32) (again bool) {
 	is, ours := s.birth, birth != 0 && nonce == s.nonce
 	if again = !ours && is != 0; again {
 		// A late request of this server's former process opened the stream again, or the server was removed. No
-		// request under the old birth can be applied any longer, so the stream asks for another birth. It does
-		// not ask while an opening request of its own is still on its way: with a new nonce it would take that
+		// request under the old birth can be applied any longer, so the stream asks for another birth. While an
+		// opening request of its own is on its way, the stream keeps its nonce: with a new nonce it would take that
 		// request, once applied, for one of another process, and ask again. If requests are repeated faster than
 		// they are applied, that would never end.
 		s.nonce = 0

@@ -278,8 +278,8 @@ func opened(t *testing.T, requests int, w state.Waiter) (*Stream, Reader) {
 	return s, s.Rewind()
 }
 
-// A request leaves the stream by its own outcome: in order, once, and only with the birth under which it was
-// numbered.
+// Only its own outcome removes a request from the stream: in order, once, and only if the outcome has the
+// birth under which the request was numbered.
 func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
 	var w waits
 	s, by := opened(t, 2, &w)
@@ -296,7 +296,7 @@ func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
 				"outcome %d takes a request: before-s.Len() == 1", i)
 		}
 	}
-	// The reader goes on after the requests that were applied without it.
+	// The reader continues after the requests that were applied before it took them.
 	must.OK(t, s.Put(&state.Request{Body: []byte("y")}, &w))
 	bl := s.Take(by, 7, 10, 100, nil)
 	expect.Equal(t, fmt.Sprint(bl.Origin, bl.Birth, bl.First, bl.Count), "7 1 3 1")

@@ -19,8 +19,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A certificate that other servers would refuse does not replace one that they accept, and a server does not
-// start with it.
+// A server does not start with a certificate that other servers would refuse. Such a certificate does not
+// replace one that they accept, either.
 func TestFilesThatPeersWouldRefuseAreNotUsed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		other bool // another authority signed the certificate

@@ -19,13 +19,13 @@ import (
 // MaxFile bounds every file that an operator names: certificates, keys, and configuration.
 const MaxFile = 1 << 20
 
-// lookAgain is the shortest time between two looks at the files.
+// lookAgain is the shortest time between two checks of the files.
 const lookAgain = 100 * time.Millisecond
 
 // Loaded is the content of the files.
 type Loaded struct {
 	Pair tls.Certificate
-	CA   *x509.CertPool // nil: there is no file for it
+	CA   *x509.CertPool // nil: no file with authorities is given
 	// Until is when the certificate expires. If the certificate of the authority that signed it is among the
 	// files and expires sooner, Until is that time.
 	Until time.Time
@@ -43,7 +43,7 @@ type Files struct {
 	mu      sync.Mutex
 	current *Loaded
 	looked  time.Time // when the files were last looked at
-	stamp   [4]stamp  // stamps of the files whose content is in current
+	stamp   [4]stamp  // stamps of the files whose content is in `current`
 	problem string    // why the files on disk cannot be used
 }
 
@@ -86,8 +86,8 @@ func (f *Files) Get(now time.Time) *Loaded {
 		err = fmt.Errorf("--%s-cert %s is valid from %s until %s only", f.n.Flag, f.n.Cert,
 			leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
-	// Files that cannot be used are read again at each look. They may become valid or readable, and their
-	// last bytes may arrive within the same tick of the file system's clock.
+	// Files that cannot be used are read again at each check. They may become valid or readable, and their last
+	// bytes may arrive within the same tick of the file system's clock.
 	if err != nil {
 		if text := err.Error(); text != f.problem {
 			f.log.Error("TLS files have changed and cannot be used; the old ones stay", "err", err)
@@ -100,7 +100,7 @@ func (f *Files) Get(now time.Time) *Loaded {
 	return fresh
 }
 
-// valid reports whether the certificate's dates include now.
+// valid() reports whether the certificate's dates include now.
 func valid(l *Loaded, now time.Time) bool {
 	return !now.Before(l.Pair.Leaf.NotBefore) && !now.After(l.Pair.Leaf.NotAfter)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// write makes a certificate with a serial number, and its key.
+// write() makes a certificate with a serial number, and its key.
 func write(t *testing.T, dir string, serial int64, at time.Time) (cert, key string) {
 	t.Helper()
 	return writeValid(t, dir, serial, at, time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))

@@ -29,7 +29,7 @@ type Options struct {
 	// TrailingLogs and TrailingBytes bound the entries that stay in the log although a snapshot covers them.
 	TrailingLogs  uint64
 	TrailingBytes int64
-	Forgets       bool  // the log is never read again
+	Forgets       bool  // whether the log will never be read again
 	DiskReserve   int64 // see raftfsm.Options; negative: no reserve
 	// MaxNodes and MaxBytes bound the tree; 0: no bound.
 	MaxNodes int
@@ -60,7 +60,7 @@ type Upkeep struct {
 	disk *disk.Disk
 	raft Raft
 
-	replace atomic.Bool            // the newest snapshot on the disk is damaged and must be replaced
+	replace atomic.Bool            // whether the newest snapshot on the disk is damaged and must be replaced
 	low     atomic.Pointer[string] // why the disk has too little free space; empty: there is enough
 }
 
@@ -158,7 +158,7 @@ const trailingMost = 4
 // snapshot has. If a server needs more entries, sending it the snapshot is faster.
 const trailingSmall = 16 << 20
 
-// trailing returns how many entries stay in the log although the next snapshot covers them.
+// trailing() returns how many entries stay in the log although the next snapshot covers them.
 func (u *Upkeep) trailing() uint64 {
 	if u.o.Forgets {
 		return min(trailingLeast, u.o.TrailingLogs)

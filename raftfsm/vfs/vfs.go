@@ -15,9 +15,9 @@ import (
 
 // FS is a file system. Names are paths.
 //
-// A change is readable at once, but durable only after a sync: File.Sync or File.Datasync makes contents
-// durable; SyncDir of a directory makes its names durable (of files created, renamed and removed). Until then
-// a loss of power may undo any part of a change, in any order, sector by sector.
+// A change is readable at once, but durable only after a sync. File.Sync and File.Datasync make the contents
+// of a file durable. SyncDir makes the names in a directory durable, after files were created, renamed or
+// removed. Before the sync, a loss of power may undo any part of a change, in any order, sector by sector.
 type FS interface {
 	// Create creates a file that must not exist.
 	Create(name string) (File, error)
@@ -169,7 +169,7 @@ func FillNew(name string, mode os.FileMode, write func(io.Writer) error) error {
 	return fill(name, mode, placeNew, write)
 }
 
-// placeNew gives a temporary file its name, unless there is a file of this name.
+// placeNew renames a temporary file. If there is a file of the new name already, it returns an error.
 func placeNew(from, to string) error {
 	err := os.Link(from, to)
 	switch {
@@ -186,7 +186,7 @@ func placeNew(from, to string) error {
 	return errors.Join(f.Close(), os.Rename(from, to))
 }
 
-// fill writes a temporary file and then calls place(), which gives the file its name.
+// fill writes a temporary file and then calls place(), which renames it to its final name.
 func fill(name string, mode os.FileMode, place func(from, to string) error,
 	write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp")
@@ -197,7 +197,7 @@ func fill(name string, mode os.FileMode, place func(from, to string) error,
 	if err = write(w); err == nil {
 		err = w.Flush()
 	}
-	if err == nil && mode != 0o600 { // the mode of CreateTemp
+	if err == nil && mode != 0o600 { // CreateTemp has set the mode 0o600
 		err = f.Chmod(mode)
 	}
 	if err == nil {

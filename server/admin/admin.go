@@ -19,19 +19,19 @@ type Options struct {
 	Whitelist string
 	// Authorize checks whether a user may change state over HTTP.
 	Authorize port.Super
-	// Hosts are further host names under which clients may ask for the server. Always allowed are addresses,
-	// localhost, this machine's name and the names of the members. "*" allows any name.
+	// Hosts lists further host names that a request may use for this server; "*" allows any name. IP addresses,
+	// localhost, this machine's name and the names of the members are always allowed.
 	Hosts []string
 	// Profiling serves /debug/pprof.
 	Profiling bool
-	// NoJVM leaves out the jvm_* metrics, which describe this process as
-	// ZooKeeper's exporter describes its virtual machine.
+	// NoJVM leaves out the jvm_* metrics, which describe this process under the names of a Java virtual
+	// machine.
 	NoJVM bool
 	// Pages are further handlers. Each key is a pattern of http.ServeMux.
 	Pages map[string]http.Handler
 	// Now is the clock for deadlines; nil is time.Now.
 	Now func() time.Time
-	// Log receives errors of answers; nil discards them.
+	// Log receives the errors that occur while Admin answers; nil discards them.
 	Log *slog.Logger
 }
 
@@ -40,9 +40,9 @@ type Options struct {
 type Admin struct {
 	o        Options
 	words    []word
-	allowed  atomic.Pointer[map[string]bool] // words that are answered
+	allowed  atomic.Pointer[map[string]bool] // the four-letter words that Admin answers
 	commands []command
-	byName   map[string]*command // by name and by alias
+	byName   map[string]*command // the commands by name and by alias
 
 	loginsFailed atomic.Int64
 	loginLogged  atomic.Int64 // when a failed login was last logged, in seconds since 1970

@@ -170,7 +170,7 @@ func standalone() report.Status {
 	}
 }
 
-// ensemble is the third of three servers, the leader.
+// ensemble is the status of the third of three servers. It leads.
 func ensemble() report.Status {
 	s := standalone()
 	s.Mode, s.ID, s.Leader, s.LeaderAddr = report.Leader, 3, 3, "127.0.0.1:22313"
@@ -190,7 +190,7 @@ func ensemble() report.Status {
 	return s
 }
 
-// follower is the same ensemble seen from another server.
+// follower is the status of the ensemble in ensemble(), as another server shows it.
 func follower() report.Status {
 	s := ensemble()
 	s.Mode, s.ID = report.Follower, 1

@@ -16,12 +16,12 @@ type command struct {
 	heavy   bool // the cost of the answer grows with the number of clients, nodes or watches
 	// changes says that the command changes state, so that GET never runs it.
 	changes bool
-	// answer makes the members of the answer, except `command` and `error`. If the command fails, the result
-	// `no` is the text of the member `error`; otherwise it is "".
+	// answer() returns the members of the JSON answer, without the members `command` and `error`. If the
+	// command fails, `no` is the text for the member `error`; otherwise it is "".
 	answer func(s *report.Status, args url.Values) (members object, no string)
 }
 
-// fine makes the answer function of a command that cannot fail.
+// fine() turns f() into the function `answer` of a command that cannot fail.
 func fine(f func(*report.Status) object) func(*report.Status, url.Values) (object, string) {
 	return func(s *report.Status, _ url.Values) (object, string) { return f(s), "" }
 }
@@ -117,7 +117,7 @@ func (a *Admin) runCommand(c *command, name string, need report.Need, args url.V
 	if s.Truncated != "" {
 		o = append(o, member{"truncated", s.Truncated})
 	}
-	if no != "" { // ZooKeeper uses this order when the command itself fails
+	if no != "" { // if a command fails, ZooKeeper writes `error` before `command`
 		return append(o, member{"error", no}, member{"command", c.name})
 	}
 	return append(o, member{"command", c.name}, member{"error", nil})

@@ -40,8 +40,8 @@ func ask(t *testing.T, a *Admin, word, rest string) string {
 	return conn.String()
 }
 
-// TestWordsHaveTheBytesOfZooKeeper compares with testdata, which was checked
-// by eye against the samples of the admin specification.
+// TestWordsHaveTheBytesOfZooKeeper compares the answers with files in testdata. These files were checked by
+// eye against the samples of the admin specification.
 func TestWordsHaveTheBytesOfZooKeeper(t *testing.T) {
 	for _, server := range []struct {
 		name   string
@@ -216,8 +216,8 @@ func TestGoZooKeeperParsesCons(t *testing.T) {
 	expect.That(t, line.MatchString(first), "unexpected %q", first)
 }
 
-// TestEveryLineOfMntrIsParsed uses Telegraf's expression. Telegraf drops the whole answer at the first line
-// that does not match.
+// TestEveryLineOfMntrIsParsed matches each line with Telegraf's regular expression. Telegraf drops the whole
+// answer at the first line that does not match.
 func TestEveryLineOfMntrIsParsed(t *testing.T) {
 	line := regexp.MustCompile(`^zk_(\w[\w\.\-]*)\s+([\w\.\-]+)`)
 	for _, status := range []report.Status{standalone(), ensemble()} {
@@ -306,7 +306,8 @@ func TestOnlyFourHeavyAnswersAtOnce(t *testing.T) {
 	expect.That(t, got != "", "the places were not given back")
 }
 
-// conf shows whether the server votes. It lists the members as the tree has them, or else as raft knows them.
+// conf shows whether the server votes. It lists the members from the configuration in the tree, if there is
+// one. Otherwise it lists the members that raft knows.
 func TestConfOfAMember(t *testing.T) {
 	s := follower()
 	conf := func() string { return ask(t, newAdmin(t, &fake{status: s}, "*"), "conf", "") }
@@ -320,7 +321,7 @@ func TestConfOfAMember(t *testing.T) {
 	expect.That(t, !strings.Contains(got, "server.2"), "%s", got)
 }
 
-// A server that only reads says so.
+// A read-only server says in its answers that it is read-only.
 func TestReadOnlyServerSaysSo(t *testing.T) {
 	s := follower()
 	for mode, want := range map[report.Mode][2]string{report.Follower: {"rw", ""},

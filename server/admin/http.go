@@ -98,8 +98,8 @@ func (a *Admin) listCommands(w http.ResponseWriter, _ *http.Request) {
 }
 
 // serveCommand runs one command. As in ZooKeeper, the answer is JSON and its status is 200 even if the
-// command failed. Only the refusal of a caller that may not change state has another status: ZooKeeper does
-// not have this refusal.
+// command failed. If the caller may not change state, the status is another one: ZooKeeper does not have this
+// refusal.
 func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	c := a.byName[name]
@@ -133,13 +133,13 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	func() {
 		defer release()
-		_ = writeJSON(&body, a.runCommand(c, name, hidden, r.URL.Query())) // never fails
+		_ = writeJSON(&body, a.runCommand(c, name, hidden, r.URL.Query())) // writing to `body` never fails
 	}()
 	w.Header().Set("Content-Type", "application/json")
 	a.outgoing.Answer(w, r, a.o.Now(), http.StatusOK, body.Bytes())
 }
 
-// mayChange refuses a request that may not change state: only the super user's POST may.
+// mayChange refuses a request to change state unless it is a POST by the super user.
 func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) *port.Refusal {
 	no := port.Posts(w, r)
 	if no == nil {

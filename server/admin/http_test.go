@@ -50,8 +50,8 @@ func do(t *testing.T, h http.Handler, r *http.Request) *httptest.ResponseRecorde
 	return w
 }
 
-// TestCommandsHaveTheBytesOfZooKeeper compares with testdata, which was
-// checked by eye against the samples of the admin specification.
+// TestCommandsHaveTheBytesOfZooKeeper compares the answers with files in testdata. These files were checked
+// by eye against the samples of the admin specification.
 func TestCommandsHaveTheBytesOfZooKeeper(t *testing.T) {
 	for _, server := range []struct {
 		name   string
@@ -306,8 +306,8 @@ func TestMeasuresOfOtherPackagesAreShown(t *testing.T) {
 	}
 }
 
-// /members shows what this server itself knows if too many requests ask other servers already, or if there
-// are no other servers.
+// If too many requests already ask other servers, or if there are no other servers, /members shows what this
+// server itself knows.
 func TestMembersOfAServerThatAsksNobody(t *testing.T) {
 	s := ensemble()
 	s.Serving, s.Reason = false, "no leader yet"
@@ -444,8 +444,7 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 		"how far server 4 is: %s", w.Body)
 }
 
-// The operation "check" needs the super user's password too, because it makes this server connect to an
-// address.
+// The operation "check" needs the super user's password, because it makes this server connect to an address.
 func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
 	a := must.Get(New(Options{Source: &fake{status: ensemble()}, Authorize: func(user, password string) bool {
 		return user == "super" && password == "x"
@@ -472,7 +471,7 @@ func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
 	}
 }
 
-// The answers that only zlockd has, and not ZooKeeper, keep their form too.
+// Answers that only zlockd gives, and not ZooKeeper, keep their form.
 func TestOwnAnswersKeepTheirForm(t *testing.T) {
 	s := ensemble()
 	s.Faults, s.Notices, s.Cluster = []string{"the disk is full"}, []string{"servers talk in the clear"}, "abc"
@@ -511,7 +510,7 @@ func TestJobAnswersStepByStep(t *testing.T) {
 	}
 }
 
-// A page of another site whose name resolves to this server gets no answer.
+// If the name of another site resolves to this server, requests of that site's pages get no answer.
 func TestStrangeHostsAreRefused(t *testing.T) {
 	s := ensemble()
 	s.Members[0].Peer = "Lock1.example:2888"
@@ -542,8 +541,8 @@ func TestStrangeHostsAreRefused(t *testing.T) {
 	}
 }
 
-// A client may name paths that are not text, and an embedding program may show two certificates for one use.
-// A sample whose name is taken must not suppress the others.
+// Two samples may have one name and one key: a path that is not UTF-8 is shown with U+FFFD, and a program may
+// report a measure twice. The other metrics are shown all the same.
 func TestSamplesOfOneNameDoNotSpoilTheMetrics(t *testing.T) {
 	var m metrics.Set
 	s := report.Status{Now: at}

@@ -102,14 +102,15 @@ func (j *jsonWriter) line() {
 	}
 }
 
-// answerJSON answers a request. A client that has left needs no answer.
+// answerJSON answers a request with v as JSON. It ignores errors of writing, because a client that has left
+// needs no answer.
 func answerJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = writeJSON(w, v)
 }
 
-// answerStruct answers with a struct, in the layout of the other answers.
+// answerStruct answers with a struct as JSON, in the layout of ZooKeeper's AdminServer.
 func answerStruct(w http.ResponseWriter, code int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -120,7 +121,8 @@ func answerStruct(w http.ResponseWriter, code int, v any) {
 	answerJSON(w, code, ordered(d))
 }
 
-// ordered returns the next value of d. The input of d was written by json.Marshal.
+// ordered returns the next value of d and keeps the order of an object's members. It ignores errors, because
+// json.Marshal wrote the input.
 func ordered(d *json.Decoder) any {
 	t, _ := d.Token()
 	switch t {

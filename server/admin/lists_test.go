@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A failed login counts, and is logged with its user, address and page, at most once a second. The log does
-// not have the password.
+// Every failed login is counted. At most one in a second is logged, with its user, address and page, but
+// without the password.
 func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Unix(1000, 0)
@@ -67,7 +67,8 @@ func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
 	expect.That(t, !strings.Contains(log.String(), "guess"), "the log has a password: %s", log.String())
 }
 
-// The counted size of a list's entry is at least its size in an answer, so an answer stays below 50 MB.
+// The server counts at least as many bytes for an entry of a list as the entry takes in an answer. So an
+// answer stays below 50 MB.
 func TestListsSayWhatTheyTake(t *testing.T) {
 	length := func(o object) int {
 		var b bytes.Buffer

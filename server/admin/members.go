@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/members"
 )
 
-// maxChange bounds the body of a change.
+// maxChange is the most bytes that the body of a request to change the members may have.
 const maxChange = 4 << 10
 
 // serveMembers lists the members of the ensemble and the progress of each, and changes the membership. The

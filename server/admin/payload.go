@@ -21,7 +21,7 @@ func jsonConfiguration(s *report.Status) object {
 		{"client_port_listen_backlog", c.ListenBacklog}}
 }
 
-// those() makes an object for each element for which show() returns true, and returns the list of them.
+// those() returns the objects that make() returns, one for each element for which show() returns true.
 func those[T any](list []T, show func(*T) bool, make func(*T) object) iter.Seq[object] {
 	return func(yield func(object) bool) {
 		for i := range list {

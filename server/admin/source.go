@@ -23,6 +23,6 @@ type Source interface {
 	// Members lists the members and the progress of each. It asks other servers, so it may take some seconds.
 	// If it also returns an error, the list is what this server finds out without a leader.
 	Members(context.Context) (*status.Members, error)
-	// Probe checks whether a server could be a member at an address, and returns its progress.
+	// Probe checks whether the server `id` could be a member at the address `addr`, and returns its progress.
 	Probe(ctx context.Context, id uint32, addr string) (*status.Found, error)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Many programs parse these answers by line number and by regular expression. So the order, blanks and final
-// newlines are the same as in ZooKeeper's answers.
+// Many programs parse the answers to four-letter words by line number and by regular expression. So the
+// order, blanks and final newlines are the same as in ZooKeeper's answers.
 
 func renderSrvr(w io.Writer, s *report.Status) {
 	renderVersion(w, s)
@@ -160,8 +160,8 @@ func renderWchc(w io.Writer, s *report.Status) {
 	io.WriteString(w, "\n")
 }
 
-// renderPaths writes a line for each session, which consists of the session's id and the parameter `end`.
-// Below this line it writes the paths of the session.
+// For each session, renderPaths writes a line: the session's id, followed by the text `end`. Below this line
+// it writes the paths of the session.
 func renderPaths(w io.Writer, list []report.SessionPaths, end string) {
 	for _, l := range list {
 		fmt.Fprintf(w, "%s%s\n", report.Hex(l.Session), end)

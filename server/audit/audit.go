@@ -60,7 +60,7 @@ func Try(name string) error {
 // Reopen opens the log again, after another program has moved its file away.
 func (l *Log) Reopen() { l.sink.reopenLog() }
 
-// Close writes the lines that wait.
+// Close writes the waiting lines and closes the log.
 func (l *Log) Close() {
 	l.Add(&Event{User: l.owner, Operation: "serverStop", Result: invoked})
 	l.sink.close()
@@ -96,7 +96,7 @@ func (l *Log) Add(e *Event) {
 	l.sink.add(e.IP, weight, func(b []byte) []byte { return appendEvent(l.appendTime(b), e) })
 }
 
-// Ended writes a line for each ephemeral node that the end of a session removed. It can be
+// Ended writes a line for each ephemeral node that the end of a session removed. It is meant for the field
 // options.Options.Ended.
 func (l *Log) Ended(session int64, events []tree.Event) {
 	var paths []string // copy the paths, because the list of events belongs to the caller
@@ -125,7 +125,7 @@ func (l *Log) Ended(session int64, events []tree.Event) {
 }
 
 // Request writes the lines of a client's request, if the request asks for a change or is a login that failed.
-// It can be options.Options.Follow.
+// It is meant for the field options.Options.Follow.
 func (l *Log) Request(r *observe.Request) {
 	e := Event{Session: r.Session, IP: r.Addr, IDs: r.IDs}
 	switch {
@@ -134,7 +134,7 @@ func (l *Log) Request(r *observe.Request) {
 	case r.Code != jute.OK || r.Refused:
 		e.Result = failure
 	}
-	if r.Divided { // the reply only says that a right is missing
+	if r.Divided { // the reply says only that a right is missing, so name the reason here
 		e.Request = "refused by --one-layout"
 	}
 	switch r.Op {
@@ -201,7 +201,7 @@ var modes = map[int32]string{0: "persistent", 1: "ephemeral", 2: "persistent_seq
 func (l *Log) multi(e *Event, r *observe.Request) {
 	in, out := jute.NewDecoder(r.Body), jute.NewDecoder(r.Reply)
 	var all []Event
-	// types by path, because ZooKeeper finds the type of a node by the path in the request
+	// the types of nodes by path, because ZooKeeper finds the type of a node by the path in the request
 	types := map[string]string{}
 	for {
 		h, result := in.MultiHeader(), out.MultiHeader()

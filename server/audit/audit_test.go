@@ -118,7 +118,7 @@ func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 	ask("GET", "/commands/backup", "digest super:wrong", "")
 	ask("POST", "/members", "Basic c3VwZXI6d3Jvbmc= wrong", "{}") // the user and the password are one text
 	ask("POST", "/members", "digest wrong", "{}")
-	ask("POST", "/actions/break", "digest super:right", "{}") // refused, but not for its login
+	ask("POST", "/actions/break", "digest super:right", "{}") // refused, although the login is right
 	l.Close()
 	const who = "user=super\tip=10.0.0.1\toperation="
 	want := []string{
@@ -336,7 +336,7 @@ func TestTimesOfLines(t *testing.T) {
 	expect.List(t, got, want)
 }
 
-// The beginning of a request and the end of an answer are looked at, however large they are.
+// The log looks at the beginning of a request and at the end of an answer, however large they are.
 func TestLargeRequestsAndAnswersOverHTTP(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	l := opened(t, file)

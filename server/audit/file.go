@@ -24,7 +24,7 @@ func opener(o *Options) func() (io.WriteCloser, error) {
 }
 
 // file is a log in a file. When the file reaches the size in the options, the time is added to its name, and
-// a new file takes its place. The option Keep says how many of the old files stay: the newest ones.
+// a new file takes its place. The newest old files stay; the option Keep says how many.
 type file struct {
 	o    *Options
 	f    *os.File
@@ -62,8 +62,8 @@ func (l *file) torn() bool {
 	return err == nil && last[0] != '\n'
 }
 
-// stampForm is the form of the time in a name, so that names sort by time. Programs that rotate logs use
-// other names.
+// stampForm is the form of the time in the name of an old file. Sorted names are in the order of their times.
+// Programs that rotate logs use names of another form.
 const stampForm = "20060102T150405.000000000"
 
 func (l *file) Write(b []byte) (int, error) {

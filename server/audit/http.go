@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 )
 
-// HTTP writes a line for each request of a handler that may change something, and for each login
-// that failed.
+// HTTP returns a handler that runs `next`. It writes a line for each request that may change something, and
+// for each login that failed.
 func (l *Log) HTTP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		login := r.Header.Get("Authorization") != ""
@@ -30,7 +30,7 @@ func (l *Log) HTTP(next http.Handler) http.Handler {
 		user, _, _ := port.Credentials(r)
 		ip, _, _ := net.SplitHostPort(r.RemoteAddr)
 		e := &Event{User: user, IP: ip, Operation: r.Method + " " + r.URL.RequestURI(), Request: asked.String()}
-		if wrong || login && answer.code == http.StatusUnauthorized { // 403 alone may have another reason
+		if wrong || login && answer.code == http.StatusUnauthorized { // 403 may have other reasons
 			e.Operation, e.Path, e.Request = "login", "", e.Operation
 		} else if !changes {
 			return
@@ -42,7 +42,8 @@ func (l *Log) HTTP(next http.Handler) http.Handler {
 	})
 }
 
-// kept is how many bytes of a request's body and of its answer the log looks at.
+// kept is how many bytes the log looks at: the first bytes of a request's body, and the last bytes of its
+// answer.
 const kept = 1 << 10
 
 // copied keeps the beginning of a body.

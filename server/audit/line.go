@@ -76,7 +76,8 @@ const maxValue = 1 << 10
 // the terminal of a reader.
 func appendClean(b []byte, s string) []byte { return appendPart(b, s, len(s)) }
 
-// appendPart is like appendClean, for the beginning of a value. n is the length of the whole value.
+// appendPart is like appendClean, but s may be only the beginning of a value. n is the length of the whole
+// value.
 func appendPart(b []byte, s string, n int) []byte {
 	if n > maxValue {
 		cut := maxValue
@@ -105,7 +106,7 @@ func appendUsers(b []byte, ids []jute.ID) []byte {
 		if id.Scheme == "digest" {
 			user, _, _ = strings.Cut(user, ":")
 		}
-		if user == "" || id.Scheme == "super" { // the digest identity beside the super identity names the same user
+		if user == "" || id.Scheme == "super" { // skip super: the digest identity beside it names the same user
 			continue
 		}
 		if len(b) > begin {

@@ -18,7 +18,7 @@ import (
 )
 
 // A client with many refused requests writes no more lines than its share allows. No line of another client
-// is lost, and one line has the number of lines that the client's address lost.
+// is lost, and one line says how many lines of the client's address were lost.
 func TestAddressWritesItsShareOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,8 @@ func TestSharesAreBounded(t *testing.T) {
 	expect.Equal(t, len(s.shares), 0)
 }
 
-// The end of a session with many nodes has all its lines, and later lines of others are not lost.
+// If a session with many nodes ends, all lines about its nodes are written, and later lines of others are not
+// lost.
 func TestLinesOfEndsPushOutNoOthers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	l := must.Get(Open(Options{Name: file}))(t)
@@ -73,7 +74,7 @@ func TestLinesOfEndsPushOutNoOthers(t *testing.T) {
 		events[i] = tree.Event{Type: jute.EventDeleted, Path: fmt.Sprintf("/ephs/some-longer-name-%d", i)}
 	}
 	l.Ended(1, events)
-	clear(events) // the list belongs to the caller
+	clear(events) // the caller may reuse its list
 	l.Add(&Event{IP: "10.0.0.7", Operation: "delete", Path: "/valuable"})
 	l.Close()
 	text := must.Get(os.ReadFile(file))(t)
@@ -172,7 +173,7 @@ func TestFileThatCannotBeTurnedGoesOn(t *testing.T) {
 	expect.OK(t, s.outgrows, "the file is turned")
 	expect.Equal(t, len(must.Get(os.ReadFile(file))(t)), len(line))
 	at = at.Add(time.Second)
-	must.OK(t, os.Remove(file)) // another program moves it away
+	must.OK(t, os.Remove(file)) // as if another program had moved it away
 	w = s.write(s.write(w, line, 1), line, 1)
 	expect.OK(t, s.outgrows, "there is nothing to turn")
 	must.OK(t, w.Close())

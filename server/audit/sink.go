@@ -64,8 +64,8 @@ type stderr struct{}
 func (stderr) Write(b []byte) (int, error) { return os.Stderr.Write(b) }
 func (stderr) Close() error                { return nil }
 
-// add appends a line to the waiting lines by a call of put(), if there is room and the share of the address
-// is not used up. Each byte of the line counts `weight` times.
+// add calls put() to append a line to the waiting lines, if there is room and the share of the address is not
+// used up. Each byte of the line counts `weight` times.
 func (s *sink) add(addr string, weight int64, put func([]byte) []byte) {
 	now := s.now()
 	s.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// place is where a sink writes. It records each event with the number of the opening.
+// place is what a sink writes to. It records each write and each close, with the number of the opening.
 type place struct {
 	told []string
 	hold chan struct{} // unless nil, a write waits for a value
@@ -61,8 +61,8 @@ func (s *sink) put(n int) {
 	s.add("", 1, func(b []byte) []byte { return append(b, bytes.Repeat([]byte("x"), n)...) })
 }
 
-// settled() waits until the sink has done what it can. Then it compares the sink's figures, and the events of
-// p since the last call.
+// settled() waits until the sink has done what it can. Then it compares the parameters with the sink's
+// figures, and with the events of p since the last call.
 func settled(t *testing.T, s *sink, p *place, written, lost int64, problem error, told ...string) {
 	t.Helper()
 	time.Sleep(2 * flushAfter)
@@ -154,7 +154,7 @@ func TestLogThatCannotBeOpenedIsRefused(t *testing.T) {
 	expect.Is(t, err, os.ErrNotExist)
 }
 
-// A log to standard error leaves it open when the log closes.
+// When a log to standard error is closed, standard error stays open.
 func TestLogToStandardError(t *testing.T) {
 	file := must.Get(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
 	defer file.Close()

@@ -33,7 +33,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// serve runs a server in memory with n nodes.
+// serve runs a server whose state is in memory and has n nodes.
 func serve(t *testing.T, n int) *server.Instance {
 	t.Helper()
 	i := must.Get(server.Start(t.Context(), server.Options{ClientAddr: "127.0.0.1:0", Logger: quiet}))(t)
@@ -172,7 +172,7 @@ func TestBrokenConnectionFreesTheState(t *testing.T) {
 
 // clock is a clock that the test moves.
 type clock struct {
-	at   atomic.Int64 // ns
+	at   atomic.Int64 // the present time in ns
 	tick chan time.Time
 }
 
@@ -296,7 +296,7 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 		c.move(time.Hour)
 		stop := begin(t, k)
 		for hour := range hours {
-			if hour > 0 { // the first one is taken at once
+			if hour > 0 { // the first backup is taken at once
 				c.move(time.Hour)
 			}
 			c.tick <- c.now()
@@ -420,8 +420,8 @@ func TestFailedBackupIsTriedAgain(t *testing.T) {
 	k := taker(i, c, filepath.Join(file, "no-directory"), 1, 0, 1)
 	stop := begin(t, k)
 	defer stop()
-	var tries []int64 // minutes
-	var seen int64    // failures
+	var tries []int64 // the minutes in which backups were tried
+	var seen int64    // number of failures so far
 	for minute := range int64(4 * 60) {
 		if minute > 0 {
 			c.move(time.Minute)
@@ -454,7 +454,7 @@ func TestFailedBackupIsTriedAgain(t *testing.T) {
 	expect.Equal(t, k.State().Failed, int64(len(tries)+2), "failures")
 }
 
-// If no backup was even tried, a notice reports this after two backups are missing.
+// If no backup was even tried, a notice reports this as soon as two backups are missing.
 func TestMissingBackupsAreTold(t *testing.T) {
 	c := newClock()
 	k := taker(nil, c, t.TempDir(), 1, 0, 1)

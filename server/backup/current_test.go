@@ -18,7 +18,7 @@ import (
 func (unable) Current(context.Context) error  { return nil }
 func (failing) Current(context.Context) error { return nil }
 
-// alone is a server that cannot confirm its state until the test makes it current.
+// alone is a server whose state does not count as current until the test sets `current`.
 type alone struct {
 	backup.Source
 	current atomic.Bool

@@ -59,10 +59,10 @@ type State struct {
 const (
 	suffix     = ".backup"
 	unfinished = ".tmp" // follows the suffix while the file is being written
-	nameParts  = 5      // parts of a name, between its hyphens
+	nameParts  = 5      // number of parts of a name; hyphens separate them
 )
 
-// stamp returns the beginning of the names of all backups of one second. Names sort by time.
+// stamp returns how the names of all backups of one second begin. Names sort by time.
 func (t *Taker) stamp(at time.Time) string {
 	return fmt.Sprintf("zlockd-%d-%s", t.ID, at.UTC().Format("20060102T150405Z"))
 }
@@ -72,7 +72,8 @@ func (t *Taker) name(at time.Time, zxid int64) string {
 	return fmt.Sprintf("%s-%016x-%s%s", t.stamp(at), zxid, t.cluster, suffix)
 }
 
-// ours reports whether a file with the name of a backup of this server's id belongs to this server's cluster.
+// ours reports whether a file belongs to this server's cluster. The caller knows already, from the name, that
+// the file is a backup of a server with this server's id.
 func (t *Taker) ours(e os.DirEntry) bool {
 	bare := strings.TrimSuffix(strings.TrimSuffix(e.Name(), unfinished), suffix)
 	if parts := strings.SplitN(bare, "-", nameParts); len(parts) == nameParts {

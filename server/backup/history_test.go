@@ -16,7 +16,8 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-// written is an answer to a writer: the version of a node from a zxid on.
+// written is an answer to a writer. It says that the node `path` has the version `version` from the zxid
+// `zxid` on.
 type written struct {
 	path    string
 	zxid    int64
@@ -47,7 +48,7 @@ func wrong(history []written, zxid int64, version func(path string) (int32, bool
 	return nil
 }
 
-// Backups of both kinds, taken while sessions write, agree with the answers to the writers.
+// Backups in both formats, taken while sessions write, agree with the answers to the writers.
 func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 	i := serve(t, 500)
 	ctx, stop := context.WithCancel(t.Context())

@@ -53,7 +53,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		End: time.Now().Add(leastTime)}
 	if err := write(out, b, format); err != nil {
 		h.Log.Warn("backup not sent", "to", r.RemoteAddr, "err", err)
-		panic(http.ErrAbortHandler) // so that the other side notices that the end is missing
+		panic(http.ErrAbortHandler) // so that the client notices that the answer is not complete
 	}
 }
 

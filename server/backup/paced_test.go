@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A backup is synced after each step, and ends with the first error.
+// A backup is synced after each step. The first error ends the backup.
 func TestStepsOfABackup(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := must.Get(os.Create(filepath.Join(t.TempDir(), "backup")))(t)

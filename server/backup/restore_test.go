@@ -146,7 +146,7 @@ func TestWhatIsNotPutBack(t *testing.T) {
 	expect.Equal(t, i.Node().Zxid(), zxid, "something has changed: zxid 0x%x, was 0x", i.Node().Zxid())
 }
 
-// fullDisk has room for some steps.
+// fullDisk is a Target whose disk has room for a limited number of steps.
 type fullDisk struct {
 	backup.Target
 	room int
@@ -230,7 +230,7 @@ func TestOutcomesOfARestoreAreTold(t *testing.T) {
 	left(t, h)
 }
 
-// A backup is refused before it is read if there is no directory for it.
+// If there is no directory for a backup, the server refuses the backup and reads none of it.
 func TestBackupThatCannotBeKeptIsRefused(t *testing.T) {
 	h := restorer(t, serve(t, 5))
 	h.Dir += "/none"

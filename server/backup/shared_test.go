@@ -15,7 +15,7 @@ import (
 )
 
 // Two clusters may share a directory even if their servers have the same id. Each server removes only its own
-// files. They include files of an older release, whose names do not contain the cluster.
+// files, also those of an older release, whose names do not contain the cluster.
 func TestClustersShareADirectory(t *testing.T) {
 	dir := t.TempDir()
 	whole := func(of *backup.Handler) []byte {

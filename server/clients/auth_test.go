@@ -146,8 +146,8 @@ func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
 	expect.Equal(t, len(b.Events), 0, "events before: %v", b.Events)
 }
 
-// The scheme ensemble answers as ZooKeeper's own provider does. It proves no identity. A client that gives no
-// name passes. If the options list no names, every name passes.
+// The scheme "ensemble" answers as ZooKeeper's own provider does. It proves no identity. A client that gives
+// no name passes. If the options list no names, every name passes.
 func TestEnsembleNames(t *testing.T) {
 	for _, names := range [][]string{nil, {"one", "two"}} {
 		r := newRig(t, options.Options{EnsembleNames: names})
@@ -232,11 +232,11 @@ func TestSASL(t *testing.T) {
 	expect.Equal(t, authenticate(t, b, "eve", ""), jute.AuthFailed, "an unknown user")
 }
 
-// Without users the server answers as ZooKeeper does, for a limited number of rounds.
+// Without SASL users, the server answers a limited number of SASL tokens, as ZooKeeper does.
 func TestSASLWithoutUsers(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
-	// Authentications of other schemes do not count among these rounds.
+	// Authentications of other schemes do not count toward the limit of SASL tokens.
 	for _, credentials := range []string{"u1:p1", "u2:p2", "u3:p3", "u4:p4"} {
 		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", credentials))
 	}
@@ -256,7 +256,7 @@ func TestRequireAuth(t *testing.T) {
 	for op, body := range map[jute.OpCode]wire.Body{
 		jute.OpGetData: wire.PathWatch("/", false), jute.OpSetData: wire.SetData("/", nil, -1), jute.OpWhoAmI: {},
 		jute.OpCreate: wire.Create("/x", nil, jute.WorldAnyone, 0),
-		// This request is longer than a frame, so the server reads it while it arrives.
+		// This request is longer than other frames may be, so the server handles it while it arrives.
 		jute.OpSetWatches: wire.SetWatches(0, nil, nil, slices.Repeat([]string{"/zookeeper"}, 100_000)),
 	} {
 		c := r.client()

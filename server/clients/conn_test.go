@@ -34,7 +34,7 @@ func TestClientCreatesReadsChangesAndDeletes(t *testing.T) {
 	must.OK(t, c.Closed())
 }
 
-// A server that is cut off serves no client, and health checks hear so at once.
+// A server that is cut off serves no client, and health checks report that at once.
 func TestServerThatIsCutOffServesNobody(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.dial()

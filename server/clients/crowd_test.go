@@ -35,7 +35,7 @@ func asMany(variable string, usual int) int {
 var crowdOptions = options.Options{MaxConns: -1, MaxConnsPerAddr: -1, MaxSessionTimeout: time.Hour,
 	HandshakeTimeout: time.Minute}
 
-// crowd holds many connections in memory to one server, and their sessions.
+// crowd holds many connections to one server, which use memory instead of a network, and their sessions.
 type crowd struct {
 	ln       *pipeListener
 	poller   *memPoller
@@ -294,7 +294,7 @@ func TestSessionsComeBackAfterTheLeadersDeath(t *testing.T) {
 			if err == nil {
 				return true
 			}
-			again := crowds[others[0]].ln.dial(t) // the server may have no leader yet
+			again := crowds[others[0]].ln.dial(t) // try again: the server may have no leader yet
 			if again.Connect(wire.NewSession(3_600_000)) == nil {
 				locker = again
 			}
@@ -326,10 +326,10 @@ type memConn struct {
 	toServer chan []byte
 	rest     []byte // bytes of the last frame that the server has not read
 	closed   sync.Once
-	gone     atomic.Bool // the server has closed it
+	gone     atomic.Bool // the server has closed the connection
 	addr     *net.TCPAddr
 	poller   *memPoller
-	slot     atomic.Int64 // slot of the poller plus one; 0: it is not polled
+	slot     atomic.Int64 // slot in the poller plus one; 0: the connection is not polled
 
 	mu       sync.Mutex
 	toClient []byte
@@ -379,7 +379,7 @@ func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
 type memPoller struct {
 	mu   sync.Mutex
 	cond sync.Cond
-	list []rest.Arrival // Wait has not returned the arrivals from head on
+	list []rest.Arrival // Wait has not returned list[head:] yet
 	head int
 	done bool
 }

@@ -56,7 +56,7 @@ func (s *Server) Fill(to *report.Status, need report.Need) {
 	}
 }
 
-// Metrics are the values the server measures.
+// Metrics returns the values that the server measures.
 func (s *Server) Metrics() *metrics.Set { return &s.conns.Metrics }
 
 // Conns describes every client connection.

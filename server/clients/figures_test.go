@@ -85,7 +85,7 @@ func TestRequestsAndBytesAreCounted(t *testing.T) {
 	expect.Equal(t, d.Received, writes+reads+others, "d.Received")
 	expect.Equal(t, d.LastOp, "PING", "d.LastOp")
 
-	// The server also counts connections that fail.
+	// The server also counts sessions that come back, frames that are too long, and malformed connect requests.
 	again := r.attach(c.Session)
 	eventually(t, "one that came again", func() bool { return m.Revalidated.Load() == 1 })
 	must.OK(t, again.WriteRaw([]byte{0x7f, 0, 0, 0}))

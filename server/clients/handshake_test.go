@@ -164,7 +164,7 @@ func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
 }
 
 func TestConnectRequestThatIsNoneIsClosed(t *testing.T) {
-	r := newRig(t, options.Options{HandshakeTimeout: time.Hour}) // the impossible request must end it
+	r := newRig(t, options.Options{HandshakeTimeout: time.Hour}) // only the bad request may end a connection
 	whole := wire.AppendConnectRequest(nil, wire.NewSession(10000))
 	frame := func(body []byte) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)

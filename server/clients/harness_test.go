@@ -22,7 +22,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// rig is a server over a cluster of one that keeps everything in memory.
+// rig is a server that is the whole cluster and keeps everything in memory.
 type rig struct {
 	t     testing.TB
 	o     raftfsm.Options
@@ -300,7 +300,7 @@ func idle(t testing.TB, o options.Options) *Server {
 	return s
 }
 
-// Bounds of package conn and others that tests of the whole server reach.
+// Bounds of package conn and of other packages. Tests of the whole server reach these bounds.
 const (
 	maxAuths      = 100
 	maxConnecting = 256

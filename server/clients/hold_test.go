@@ -24,9 +24,9 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// TestHoldSessions generates load for TestIdleSessionsOverTCP in its own process. It opens ZLOCKD_HOLD
-// sessions at an address, from many addresses of the loopback network. For each line of input it lets every
-// session ping once.
+// TestHoldSessions generates load for TestIdleSessionsOverTCP in its own process. ZLOCKD_HOLD has the address
+// of a server and a number of sessions. The test opens that many sessions, from many addresses of the
+// loopback network. For each line of input it lets every session ping once.
 func TestHoldSessions(t *testing.T) {
 	addr, count, ok := strings.Cut(os.Getenv("ZLOCKD_HOLD"), " ")
 	if !ok {
@@ -43,7 +43,7 @@ func TestHoldSessions(t *testing.T) {
 		must.Get(list[i].Write(hello))(t)
 		must.Get(io.ReadFull(list[i], make([]byte, 4+36)))(t)
 	}
-	const width = 64 // goroutines that open sessions at once, so that the log needs few entries
+	const width = 64 // number of goroutines that open sessions at once; the log then needs few entries
 	var wg sync.WaitGroup
 	for w := range width {
 		wg.Go(func() {

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// fakeGSSAPI accepts the token "ticket" once, at the time `at`. After it has made its offer, it accepts the
-// token "choice".
+// fakeGSSAPI is a Kerberos mechanism. It accepts the token "ticket" once, at the time `at`, and answers with
+// an offer. Then it accepts the token "choice".
 type fakeGSSAPI struct {
 	at   time.Time
 	used bool
@@ -52,8 +52,8 @@ func (n *fakeNegotiation) User() (user, principal string, done bool) {
 	return "alice@ZK.TEST", "alice@ZK.TEST", true
 }
 
-// The server passes the tokens of clients that speak first to the Kerberos mechanism of the program. It asks
-// other clients for passwords if it has users.
+// If a client speaks first, the server passes the client's tokens to the Kerberos mechanism of the program.
+// It asks other clients for passwords if it has users.
 func TestKerberos(t *testing.T) {
 	for name, users := range map[string]sasl.Users{"alone": nil, "beside passwords": saslUsers} {
 		t.Run(name, func(t *testing.T) {

@@ -235,7 +235,7 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 	}
 }
 
-// The bound is on waiting bytes, not on the size of one reply.
+// MaxOutboxBytes bounds the bytes that wait, not the size of one reply.
 func TestOneReplyMayBeLargerThanTheBound(t *testing.T) {
 	r := newRig(t, options.Options{MaxOutboxBytes: 1000})
 	c := r.client()
@@ -334,7 +334,7 @@ func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
 	c := must.Get(wire.Dial(ln.Addr().String()))(t)
 	defer c.Close()
 	must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
-	io.Copy(io.Discard, c) // perhaps an alert, then the end
+	io.Copy(io.Discard, c) // the server may send an alert before it closes
 	eventually(t, "counted", func() bool { return s.Metrics().TLSHandshakeFailed.Load() == 1 })
 }
 

@@ -33,7 +33,7 @@ func completed(t *testing.T, what string, done <-chan error) error {
 	}
 }
 
-// pass gives this outcome to the oldest request that the valve holds back, in a batch of its own.
+// pass gives the outcome `out` to the oldest request that the valve holds back, in a batch of its own.
 func (r *rig) pass(out *state.Outcome) {
 	v := r.valve
 	v.mu.Lock()
@@ -44,8 +44,8 @@ func (r *rig) pass(out *state.Outcome) {
 	r.srv.conns.Outboxes.Kick()
 }
 
-// A linearizable read waits for a request through the log that was proposed after the read had come. The
-// request of another client's read does not count.
+// When a linearizable read has come, the server proposes a request, and answers the read only after this
+// request has gone through the log. A request that was proposed for another client's read does not count.
 func TestLinearizableReadsWaitForTheirOwnRequests(t *testing.T) {
 	r := newRig(t, options.Options{LinearizableReads: true})
 	a, b := r.client(), r.client()
@@ -72,7 +72,7 @@ func TestLinearizableReadsWaitForTheirOwnRequests(t *testing.T) {
 	must.OK(t, completed(t, "another read", reading(a)))
 }
 
-// A read whose request has an unknown outcome is not answered.
+// If the request that was proposed for a linearizable read has an unknown outcome, the read is not answered.
 func TestLinearizableReadWithoutAnOutcomeEndsTheConnection(t *testing.T) {
 	r := newRig(t, options.Options{LinearizableReads: true})
 	a, b := r.client(), r.client()
@@ -85,7 +85,7 @@ func TestLinearizableReadWithoutAnOutcomeEndsTheConnection(t *testing.T) {
 	must.OK(t, completed(t, "a read of another", reading(b)))
 }
 
-// The server says which sessions watch exactly this path.
+// The server says which sessions watch exactly a given path.
 func TestWatchersOfAPath(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()

@@ -57,9 +57,8 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 	})
 }
 
-// A large frame that arrives slowly, or a large answer that is read slowly, counts as progress. Such a
-// connection stays. Others may have to wait for its memory longer than Grace, which is the limit for a
-// stalled connection.
+// A client that slowly sends a large frame, or slowly reads a large answer, makes progress. Its connection
+// stays. Others may have to wait for its memory for longer than Grace, the limit for a stalled connection.
 func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 	const bound, size = 1 << 20, 900_000
 	o := options.Options{MaxBuffers: bound, MaxConnsPerAddr: -1}
@@ -94,7 +93,7 @@ func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 	})
 }
 
-// A small request does not need the memory for which large ones wait.
+// A small request does not wait, because it does not need the memory for which large ones wait.
 func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 	virtual(t, options.Options{MaxBuffers: 1 << 20}, func(t *testing.T, r *rig, ln *pipeListener) {
 		a, b := ln.dial(t), ln.dial(t)
@@ -251,7 +250,7 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 		must.OK(t, c.SendXid(10, jute.OpSetData, wire.SetData("/there", nil, -1)))
 		wantKinds(t, c, "NodeDataChanged /there", 10)
 
-		// A path or a list that is not as it must be ends the connection.
+		// A malformed path or list ends the connection.
 		for name, spoil := range map[string]func([]byte) []byte{
 			"path beyond the frame limit": func(b []byte) []byte {
 				return wire.SetWatches(0, []string{strings.Repeat("z", 5000)}, nil, nil)

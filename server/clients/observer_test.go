@@ -23,7 +23,7 @@ import (
 func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
-	r.srv.SessionMoved(a.Session.ID, 1) // the connection's own generation
+	r.srv.SessionMoved(a.Session.ID, 1) // the generation of the connection itself: no move
 	r.srv.SessionMoved(b.Session.ID, 2)
 	r.srv.SessionMoved(4711, 9)
 	r.srv.Applied()
@@ -71,7 +71,8 @@ type waiter func(*state.Outcome)
 
 func (w waiter) Done(o *state.Outcome, _ *state.State) { w(o) }
 
-// One connection of a session may end the session of another, as tests of clients do.
+// A request that comes over another connection may end a session. Tests of clients do this. The session's own
+// connection is then closed.
 func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a := r.client()
@@ -96,7 +97,7 @@ func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
 	must.OK(t, a.Closed())
 	must.OK(t, b.Closed())
 	expect.Equal(t, r.status().AllWatches, 0, "watches")
-	must.OK(t, first.Connect(wire.NewSession(10000))) // this client had not seen any state yet
+	must.OK(t, first.Connect(wire.NewSession(10000))) // it stays: this client had not seen any state yet
 }
 
 func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
@@ -155,7 +156,7 @@ func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
 	r.srv.SessionMoved(gone.Session.ID, 9)
 	time.Sleep(20 * time.Millisecond)
 	first = r.srv.Heard(nil, false)
-	// Package raftfsm calls Heard, too. A session that it was told of is not in this list.
+	// Package raftfsm calls Heard, too. Sessions that Heard returned to raftfsm are not in this list.
 	for _, touch := range first {
 		expect.That(t, touch.Session != gone.Session.ID,
 			"a connection whose session has moved is reported")

@@ -64,8 +64,8 @@ func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
 	}
 }
 
-// A linearizable read waits for a request that goes through the log after the read has come. Its address pays
-// for that request, and the client does not see it.
+// When a linearizable read has come, the server proposes a request, and the read waits until that request has
+// gone through the log. The client's address pays for the request, and the client does not see it.
 func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 	r := newRig(t, options.Options{LinearizableReads: true})
 	c := r.client()
@@ -135,7 +135,7 @@ func TestEventComesBeforeTheReplyThatCausedIt(t *testing.T) {
 }
 
 // Another connection changes the node all the time. A client that sees the new data has already received the
-// event, and a watch fires only after the reply that set it.
+// event, and a watch fires only after the reply to the read that set it.
 func TestEventComesBeforeAnyReplyThatShowsTheChange(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
@@ -246,7 +246,7 @@ func TestXidsAreEchoedWhateverTheyAre(t *testing.T) {
 		}
 	}
 	must.OK(t, c.SendXid(77, jute.OpPing, nil))
-	wantKinds(t, c, -2) // the request had xid 77
+	wantKinds(t, c, -2) // xid -2 as in every reply to a ping, although the request had xid 77
 	must.OK(t, c.SendXid(78, jute.OpAuth, wire.Auth("ip", "")))
 	wantKinds(t, c, 78)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// Reads that follow writes of their connection do not delay the requests after them. Each read sees exactly
-// the writes before it, and its watch reports the writes after it.
+// If reads follow writes of their connection, the requests after these reads are not delayed. Each read sees
+// exactly the writes before it, and its watch reports the writes after it.
 func TestReadsParkBehindWrites(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
@@ -89,7 +89,7 @@ func TestLongReadsDoNotPark(t *testing.T) {
 	}
 }
 
-// A getACL whose answer is long does not park either.
+// A getACL whose answer is long does not park.
 func TestLongACLsDoNotPark(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
@@ -106,8 +106,8 @@ func TestLongACLsDoNotPark(t *testing.T) {
 	wantKinds(t, c, 1, 2, 3)
 }
 
-// Another client may make the answers to parked reads long. Such answers count toward the memory of their
-// address. A connection whose answers do not fit is closed.
+// Another client may make the answers to parked reads long. Such answers count toward the memory of the
+// address that gets them. A connection whose answers do not fit is closed.
 func TestParkedReadsThatBecameLongAreBounded(t *testing.T) {
 	r := newRig(t, options.Options{MaxWatchBytesPerConn: 1 << 20})
 	b := r.client()
@@ -140,7 +140,8 @@ func TestParkedReadsThatBecameLongAreBounded(t *testing.T) {
 	wantKinds(t, b, 1)
 }
 
-// The goroutine that applies the log may answer a parked read at the moment at which its connection ends.
+// The goroutine that applies the log may answer a parked read just when the connection of the read ends. The
+// connection then gets no watch.
 func TestConnectionThatHasEndedGetsNoWatch(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// withoutLeader returns a server that knows no leader, and a function that connects to it.
+// withoutLeader returns a server that knows no leader, and a function that connects to the server.
 func withoutLeader(t *testing.T, st *state.State) (s *Server, dial func() *wire.Conn) {
 	s = idle(t, options.Options{MaxSessionTimeout: 10 * time.Second})
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -138,7 +138,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 func TestRestingConnectionsOfSilentClientsEnd(t *testing.T) {
 	r := newRig(t, options.Options{MinSessionTimeout: 2 * time.Second})
 	c := r.dial()
-	must.OK(t, c.Connect(wire.NewSession(2000))) // long enough to rest on a busy machine
+	must.OK(t, c.Connect(wire.NewSession(2000))) // long enough to rest, even on a busy machine
 	alive(t, c)
 	r.asleep(1)
 	closedAfter(t, c)
@@ -167,7 +167,7 @@ func TestConnectionsRestAndWakeAtRandom(t *testing.T) {
 	})
 }
 
-// restAndWake uses one session, and a second one that changes the nodes that the first one watches.
+// restAndWake uses two sessions: the second changes the nodes that the first watches.
 func restAndWake(t *testing.T, r *rig, rng *rand.Rand, path string) {
 	c, other := r.client(), r.client()
 	defer func() { c.Close() }()

@@ -47,12 +47,12 @@ func (s *Server) Observed() *observe.Clients { return &s.conns.Observed }
 // MaxConnsPerAddr returns the bound on connections from one address; negative: no bound.
 func (s *Server) MaxConnsPerAddr() int { return s.conns.Shares.Conns() }
 
-// Use sets the state that the server serves. Call it once. Before that the server closes connections, as it
-// also does while the replica does not serve.
+// Use sets the state that the server serves. Call it once. Until then the server closes every connection, and
+// later it does so while the replica does not serve.
 func (s *Server) Use(r entrance.Replica) { s.conns.Entrance.Use(r) }
 
 // UseMeanwhile sets the state that read-only sessions may read before Use is called. The server calls only
-// its View and Zxid.
+// the methods View and Zxid of r.
 func (s *Server) UseMeanwhile(r entrance.Replica) { s.conns.Entrance.UseMeanwhile(r) }
 
 // WaitServing waits until the server serves clients.

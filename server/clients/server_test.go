@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server serves once it has a replica and the replica serves, in either order. Waiting callers then
-// continue.
+// As soon as a server has a replica and the replica serves, in either order, the server serves. Waiting
+// callers then continue.
 func TestServerServesItsReplica(t *testing.T) {
 	for _, first := range []string{"the replica", "its service"} {
 		s := idle(t, options.Options{})

@@ -42,8 +42,8 @@ func secureRig(t *testing.T, o options.Options) (r *rig, dial func(certs ...tls.
 	}
 }
 
-// A client is the super user if it proves an identity that the options name, on both ports and by every
-// scheme. No other identity makes a client the super user.
+// On both ports and in every scheme, a client is the super user if it proves an identity that the options
+// name. No other identity makes a client the super user.
 func TestWhichClientsAreTheSuperUser(t *testing.T) {
 	subject := func(name string) tls.Certificate {
 		cert, _ := certificate(t, name)

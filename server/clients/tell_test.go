@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Clients that read get all events of a change, however large it is, from one address and with default
-// settings. The server keeps one copy of the events for all of them.
+// All clients that read their events get every event of a change, however large the change is. They come from
+// one address, and the settings are the defaults. The server keeps one copy of the events for all of them.
 func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 	for _, x := range []struct {
 		watchers, nodes int

@@ -132,8 +132,8 @@ func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
 	})
 }
 
-// The leader may give a session more time, for example after it stalled. The connection does not end before
-// the session.
+// The leader may give a session more time, for example after the leader has stalled. The connection does not
+// end before the session.
 func TestConnectionLastsAsLongAsItsSession(t *testing.T) {
 	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
@@ -189,7 +189,7 @@ func TestFrameThatIsNotFinishedEndsTheConnection(t *testing.T) {
 		})
 		closedAfter(t, b)
 		expect.Equal(t, time.Since(start), 120*time.Second, "trickling frame: closed after")
-		// The operation of a frame with an oversized length does not arrive.
+		// The length of a frame is oversized, and the operation of the frame does not arrive.
 		last := again()
 		must.OK(t, last.WriteRaw([]byte{0, 0x10, 0, 0}))
 		expect.Equal(t, closedAfter(t, last), time.Second, "oversized length: closed after")
@@ -246,8 +246,8 @@ func TestClientThatReadsSlowlyIsNotClosed(t *testing.T) {
 	})
 }
 
-// The end of a TLS connection writes a last record. Other clients do not wait if a client leaves no room for
-// it.
+// To end a TLS connection, the server writes a last record. If a client leaves no room for this record, other
+// clients do not wait.
 func TestNobodyWaitsForTheEndOfTLS(t *testing.T) {
 	cert, _ := certificate(t, "server")
 	o := options.Options{TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},

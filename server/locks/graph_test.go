@@ -74,7 +74,7 @@ func TestSemaphoreNeedsOnePermit(t *testing.T) {
 	expect.Equal(t, len(g.Cycles), 1, "cycles %+v", g.Cycles)
 }
 
-// A task that stands twice in a queue waits for itself forever. Two tasks of one session do not.
+// A task that stands twice in a queue waits for itself forever. Two different tasks of one session do not.
 func TestTasksWaitForThemselves(t *testing.T) {
 	f := newForest(t)
 	f.eph(1, "/l/lock-0000000001", `{"v":1,"task":"a"}`)
@@ -87,7 +87,8 @@ func TestTasksWaitForThemselves(t *testing.T) {
 	expect.Equal(t, len(waits.Graph(f.scan()).Cycles), 1)
 }
 
-// TestCyclesAreThoseThatReach compares the cycles of random plain locks with a search from every party.
+// In the graph of random plain locks, two parties are in the same cycle exactly if each can be reached from
+// the other.
 func TestCyclesAreThoseThatReach(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -162,7 +163,7 @@ func TestOtherChildrenAreNamed(t *testing.T) {
 		"%d others, %d are named: len(a.Others)", a.OtherCount, len(a.Others))
 }
 
-// The time under the state lock is limited for all directories of a lock together.
+// The limit on the time under the state lock holds for all directories of a lock together.
 func TestDirectoriesOfALockShareAPiece(t *testing.T) {
 	f := newForest(t)
 	const each = 700
@@ -180,7 +181,7 @@ func TestDirectoriesOfALockShareAPiece(t *testing.T) {
 	expect.That(t, steps >= 2, "%d nodes were looked at in one piece", 2*each)
 }
 
-// A holder of a permit that waits for a second permit is in no deadlock: it can give its own permit back.
+// If the holder of a permit waits for a second permit, it is in no deadlock: it can give its own permit back.
 func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
 	f := newForest(t)
 	f.build(`

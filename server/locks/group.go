@@ -12,7 +12,7 @@ const ShownPerLock = 1000
 // group holds the ephemeral children of one directory. If there are very many, it holds the first ones.
 type group struct {
 	turns.Dir
-	bound   int32 // if Cut and `bounded` are set, the number of the last of Nodes
+	bound   int32 // the number of the last node in Nodes; valid if Cut and `bounded` are true
 	bounded bool
 }
 
@@ -20,7 +20,7 @@ type group struct {
 func (g *group) add(e *recipe.Node, by *turns.Sorter) {
 	g.Total++
 	if g.bounded {
-		// In a large group most contenders come after those that are shown.
+		// Most contenders of a large group come after those that are shown: drop them at once.
 		if name := e.Name; len(name) > 10 {
 			if seq, ok := recipe.ParseSeq(name[len(name)-10:]); ok && recipe.Before(g.bound, seq) {
 				return

@@ -410,8 +410,8 @@ func TestLimitOfASemaphore(t *testing.T) {
 	}
 }
 
-// A directory with the name of a queue of kazoo's semaphore is a plain lock if the node beside it is not a
-// semaphore of kazoo.
+// A directory may have the name of a queue of kazoo's semaphore. If the node beside the directory is not such
+// a semaphore, the directory is a plain lock.
 func TestDirectoryNamedLikeAQueue(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/app/it")
@@ -425,7 +425,7 @@ func TestDirectoryNamedLikeAQueue(t *testing.T) {
 	expect.Equal(t, len(f.at("/app/it-__lock__").Holders), 1, "looked at alone")
 }
 
-// The owner record of a node that world:anyone may not read stays hidden.
+// If world:anyone may not read a node, the owner record of the node stays hidden.
 func TestDataIsNotShownToStrangers(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/l")
@@ -556,7 +556,7 @@ func TestACrowdIsCut(t *testing.T) {
 	}
 }
 
-// A name in a crowd may be too short for a number.
+// In a crowd, a name may be too short to contain a number.
 func TestShortNameInACrowd(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/big")
@@ -588,7 +588,7 @@ func TestLocksAnywhere(t *testing.T) {
 	}
 }
 
-// A scan keeps a limited number of bytes of paths, however deep a few contenders are.
+// A scan keeps a limited number of bytes of paths, even if a few contenders are very deep in the tree.
 func TestAScanKeepsSoManyBytesOfPaths(t *testing.T) {
 	f := newForest(t)
 	deep := strings.Repeat("/"+strings.Repeat("d", 200), 5)

@@ -13,8 +13,8 @@ import (
 // microseconds. The cost of a directory counts as nodes too, so long paths make pieces shorter.
 const pieceSize = 256
 
-// childrenAtOnce is the same bound for the type At, which looks at one lock. A small directory is read under
-// one hold of the state lock, so that the result was true at one moment.
+// childrenAtOnce is how many nodes an At reads under one hold of the state lock; an At looks at one lock. It
+// reads a small directory under one hold, so that the result was true at one moment.
 const childrenAtOnce = 4 * pieceSize
 
 // piece holds the nodes read under one hold of the state lock. Its memory is allocated before the hold. An

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A cleared piece keeps no memory of what it has read, so the tree can drop it.
+// A cleared piece refers to nothing that it has read, so that this memory can be freed.
 func TestAClearedPieceKeepsNothing(t *testing.T) {
 	made := tree.New()
 	for i, path := range []string{"/locks", "/locks/a-0000000001"} {

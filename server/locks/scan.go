@@ -92,7 +92,7 @@ func (s *Scan) meet(g *group, e *recipe.Node) {
 	s.room -= len(g.Nodes) - had
 }
 
-// Locks returns the locks that were found, by path.
+// Locks returns the locks that were found, sorted by path.
 func (s *Scan) Locks(w turns.Watches) []recipe.Queue {
 	list := turns.Assemble(dirsOf(s.order), w)
 	s.groups, s.order = nil, nil
@@ -178,7 +178,7 @@ func (a *At) begin(t *tree.Tree) {
 			return
 		case !ok:
 		case i == 0 && n.Session() != 0:
-			// The lock may be this node itself.
+			// An ephemeral node at the path may itself be the lock.
 			at, _ := a.piece.dir(t, n.Parent())
 			a.piece.node(n, nil, at)
 			return

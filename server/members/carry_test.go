@@ -162,8 +162,8 @@ func TestWishIsCarriedOutOrTakenBack(t *testing.T) {
 	}
 }
 
-// A wish that fails half way undoes only its own changes. A server that another operator has added in this
-// time stays.
+// If a wish fails half way, only its own changes are undone. A server that another operator has added during
+// the wish stays.
 func TestServerOfAnotherOperatorStays(t *testing.T) {
 	const joining = "server.4=h4:2888:3888;2181,server.5=h5:2888:3888;2181"
 	broken := errors.New("the link broke")

@@ -14,7 +14,7 @@ import (
 // Config holds the servers of a configuration, by id.
 type Config map[uint32]state.Server
 
-// ParseConfig reads the text of state.ConfigPath.
+// ParseConfig reads the text of the node state.ConfigPath. It returns the servers and the version.
 func ParseConfig(text string) (Config, int64) {
 	m := Config{}
 	list, version := state.ParseConfig(text)

@@ -19,7 +19,7 @@ import (
 type trouble struct {
 	*fakeCluster
 	kind  string // "members", "probe", or the operation of a change
-	after int    // calls that succeed
+	after int    // number of calls that succeed before calls fail
 	err   error
 	deaf  bool // the leader accepts a request to hand the leadership over, but keeps it
 }
@@ -116,8 +116,8 @@ func TestWaitingJobsEnd(t *testing.T) {
 		name    string
 		job     job
 		prepare func(*trouble)
-		told    string // a part of the last step while it waits
-		err     string // the error when the patience of the call is over
+		told    string // a part of the last step while the job waits
+		err     string // the error when the call's patience is over
 	}{
 		{"no leader", job{Op: "remove", ID: 3}, func(c *trouble) { c.kind, c.err = "remove", no },
 			"waiting: no leader", "no leader"},

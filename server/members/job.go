@@ -24,7 +24,7 @@ const (
 	jobRequest      = 20 * time.Second // how long a job waits for one answer
 	defaultPatience = 30 * time.Second
 	safePatience    = 2 * time.Second // how long a job waits for members that are silent for a moment
-	// a member that gets more snapshots than this, one after the other, makes no progress
+	// a member that gets more than mostSnapshots snapshots, one after the other, makes no progress
 	mostSnapshots = 4
 )
 
@@ -61,7 +61,7 @@ type job struct {
 
 	since   time.Time // when the job last made progress
 	best    uint64    // the index of the newest entry that the member has applied
-	sent    int64     // how many bytes of its snapshot have been sent
+	sent    int64     // how many bytes of the member's snapshot have been sent
 	begun   int       // how many snapshots were begun since the member last applied an entry
 	problem string    // why there is no progress
 	rate    rate
@@ -209,7 +209,7 @@ func (j *job) join(addr string, vote bool) error {
 	return j.follow(vote)
 }
 
-// promote gives a member its vote once it has caught up.
+// promote gives a member its vote as soon as the member has caught up.
 func (j *job) promote() error {
 	_, m, err := j.members()
 	if err != nil || m != nil && m.Voter {

@@ -243,7 +243,7 @@ func TestReplacementGoesOnAfterAnyStep(t *testing.T) {
 	}
 }
 
-// lostCluster can no longer be asked when its context has ended.
+// lostCluster answers no request after the request's context has ended.
 type lostCluster struct {
 	*fakeCluster
 	ctx context.Context

@@ -24,7 +24,7 @@ func steps(t *testing.T, c Cluster, j status.Job) string {
 	return b.String()
 }
 
-// A job reports exactly its steps, each of them at once.
+// A job reports its steps and nothing else, and each step without delay.
 func TestStepsOfJobs(t *testing.T) {
 	type job = status.Job
 	add, replace := job{Op: "add", ID: 4, Addr: "h4:2888"}, job{Op: "replace", ID: 3, Addr: "h4:2888"}
@@ -201,7 +201,7 @@ func TestEachStepHasItsWholePatience(t *testing.T) {
 	}
 }
 
-// slowCluster answers no request before its context ends.
+// slowCluster answers no request before the context of the request ends.
 type slowCluster struct{ *fakeCluster }
 
 // Members implements Cluster.
@@ -210,7 +210,8 @@ func (c slowCluster) Members(ctx context.Context) (*status.Members, error) {
 	return nil, status.With(status.Interrupted, ctx.Err())
 }
 
-// A request that a server does not answer ends, and the job ends once its patience is over.
+// If a server does not answer a request, the job ends the request after a while. The job itself ends when its
+// patience is over.
 func TestRequestWithoutAnAnswerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -26,7 +26,7 @@ const (
 // Node is this server's part in the cluster, as far as a wish needs it.
 type Node interface {
 	ID() uint32
-	// Config returns the text of the members, as clients of this server read it.
+	// Config returns the list of the members as a text, as clients of this server read it.
 	Config() string
 	// Servers lists raft's members.
 	Servers() []status.Member
@@ -90,11 +90,11 @@ type transition struct {
 	ready    map[uint32]bool // voters of the new configuration that follow the leader, or can follow it
 	runs     map[uint32]bool // members of the old configuration that follow at their old address
 	begun    bool            // whether raft has made a change
-	added    map[uint32]bool // servers that raft has added; false: perhaps added
+	added    map[uint32]bool // true: raft has added the server; false: perhaps
 }
 
 // ask asks the servers of both configurations. As in ZooKeeper, a majority of the voters of the new
-// configuration must run; its other servers need not.
+// configuration must run; servers without a vote need not.
 func (t *transition) ask(ctx context.Context) {
 	t.ready, t.runs = map[uint32]bool{}, map[uint32]bool{}
 	list := t.from.list(false)
@@ -115,7 +115,7 @@ func (t *transition) ask(ctx context.Context) {
 	}
 }
 
-// safe returns an error if too few servers of the new configuration run for a majority.
+// safe returns an error if the running servers are no majority of the new configuration.
 func (t *transition) safe() error {
 	var voters []uint32
 	for _, s := range t.to.list(true) {
@@ -200,7 +200,7 @@ func (t *transition) step(ctx context.Context, m change.Change) error {
 }
 
 // join() makes the changes that remove no server and no vote. A server that cannot be promoted in time counts
-// as not running. If the other servers are no majority then, join() returns an error.
+// as not running. If the running servers are then no majority, join() returns an error.
 func (t *transition) join(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -237,7 +237,7 @@ func (t *transition) joins() (list []change.Change) {
 	return list
 }
 
-// promote gives a server its vote once it has caught up.
+// promote gives a server its vote as soon as the server has caught up.
 func (t *transition) promote(ctx context.Context, m change.Change) error {
 	for {
 		err := t.step(ctx, m)
@@ -323,7 +323,7 @@ func (t *transition) published() bool {
 	}
 }
 
-// standing is a server's answer about itself.
+// standing says whether a server runs at its address, and whether it follows the leader.
 type standing struct{ there, follows bool }
 
 // standings asks several servers at the same time for their standing. A server that takes longer than

@@ -27,7 +27,7 @@ func TestReconfigPlans(t *testing.T) {
 		name string
 		r    Wish
 		err  error
-		to   string // id, ! after those without a vote
+		to   string // ids of the servers; a ! follows the id of a server without a vote
 	}{
 		{"nothing", Wish{Version: -1}, nil, "1 2 3"},
 		{"the version", Wish{Version: 0x10000002a}, nil, "1 2 3"},

@@ -46,7 +46,8 @@ func (n *Namespaces) Observe(path string, bytes int64) {
 }
 
 func (n *Namespaces) add(name string) *Recorder {
-	// Two names with the same label must have one count, because Prometheus refuses two samples with one label.
+	// Two names with the same label must have one count, because Prometheus refuses two samples with the same
+	// label.
 	name = strings.ToValidUTF8(name, "\uFFFD")
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -33,8 +33,8 @@ type Recorder struct {
 	current atomic.Pointer[histogram]
 
 	mu       sync.Mutex // held by readers only
-	previous *histogram // the histogram of the window before
-	since    time.Time  // when current began
+	previous *histogram // the histogram of the previous window
+	since    time.Time  // when `current` began
 }
 
 type histogram [buckets]atomic.Uint32
@@ -173,7 +173,7 @@ func valueOf(bucket int) int64 {
 	return low + 1<<shift/2
 }
 
-// quantile returns the value such that a share q of all values is lower.
+// quantile returns the value below which the share q of all values lies.
 func quantile(counts *[buckets]uint64, total uint64, q float64) int64 {
 	rank := uint64(q * float64(total))
 	if rank >= total {

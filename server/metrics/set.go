@@ -32,7 +32,7 @@ type Set struct {
 	TLSHandshakeFailed  Counter `zk:"tls_handshake_exceeded"`
 	UnrecoverableErrors Counter `zk:"unrecoverable_error_count"` // panics in a connection
 	ClosedNotServing    Counter `zk:"cnxn_closed_without_zk_server_running"`
-	Throttled           Counter `zk:"request_throttle_wait_count"` // waits for a share or for memory
+	Throttled           Counter `zk:"request_throttle_wait_count"` // waits for an address's share or for memory
 
 	ReadLatency        Recorder `zk:"readlatency"`
 	UpdateLatency      Recorder `zk:"updatelatency"`
@@ -47,7 +47,7 @@ type Set struct {
 	Elections     Counter `zk:"looking_count"` // how many times this server lost its leader
 	// how many snapshots were sent to followers
 	SnapshotsSent Counter  `zk:"snap_count"`
-	QueueSize     Recorder `zk:"sync_processor_queue_size" count:""` // requests when an entry is proposed
+	QueueSize     Recorder `zk:"sync_processor_queue_size" count:""` // requests under way at each proposal
 	BatchSize     Recorder `zk:"sync_processor_batch_size" count:""` // requests in an entry
 	// time from the proposal to the commit, at the leader
 	AckLatency Recorder `zk:"quorum_ack_latency"`

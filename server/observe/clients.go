@@ -25,7 +25,7 @@ type Clients struct {
 	mu      sync.Mutex // guards the fields below
 	down    time.Time  // when the server stopped serving clients; zero: it serves clients
 	downs   []Down
-	refused map[string]Refusal // by address
+	refused map[string]Refusal // the newest refusal by address
 }
 
 // Init makes the zero value ready for use. `start` is the moment at which the server's clock was zero, and
@@ -62,7 +62,7 @@ func (c *Clients) GoneClients() map[string]Count {
 // network.
 type Down struct{ Since, Until time.Time }
 
-// Refusal is the newest connection from an address that a limit refused.
+// Refusal says when and why a limit last refused a connection from an address.
 type Refusal struct {
 	Time time.Time
 	Why  string

@@ -22,7 +22,7 @@ type Conn struct {
 	count, sum             int64 // number and sum of latencies, in ms
 	latest, least, longest int64
 
-	replies             int // how many replies there were since the last Wrote
+	replies             int // number of replies since the last call of Wrote
 	lastSize            int // size of the last reply
 	leastSize, mostSize int
 }

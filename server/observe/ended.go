@@ -23,9 +23,9 @@ type EndedSession struct {
 	// Silent is how long the client had been silent, if it was connected to this server; otherwise it is
 	// zero.
 	Silent time.Duration
-	// Lost says why the session's last connection to this server ended before the session, and LostFor says
-	// how long before it. Lost is empty if the connection lasted as long as the session, or if the reason is
-	// not known.
+	// Lost says why the session's last connection to this server ended before the session, and LostFor says how
+	// long before the session it ended. Lost is empty if the connection lasted as long as the session, or if
+	// the reason is not known.
 	Lost    string
 	LostFor time.Duration
 	// Paths are some of the ephemeral nodes that were removed with the session. PathCount is the number of

@@ -250,8 +250,8 @@ func TestCountsOfAConnection(t *testing.T) {
 	expect.Equal(t, shown(7).Latency, metrics.Latency{Min: 4, Max: 4, Avg: 4}, "of the first request since")
 }
 
-// A request that is followed is passed to the function given to Init. Without a function the connection
-// records nothing.
+// The function given to Init gets each request that is followed. Without a function the connection records
+// nothing.
 func TestRequestsAreFollowed(t *testing.T) {
 	var c Clients
 	c.Init(new(metrics.Set), time.Now(), time.Now, nil)
@@ -334,7 +334,8 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 	})
 }
 
-// A server counts as down from its first report that it does not serve until it serves again.
+// A server counts as down from the moment at which it first reports that it does not serve. This ends when
+// the server serves again.
 func TestDownTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Clients

@@ -28,8 +28,8 @@ type Request struct {
 // stages are the names of the parts of a request's time, in order.
 var stages = [...]string{"waited", "logged", "applied", "carried_out"}
 
-// stages returns how long each stage took. A write is logged and applied; other requests are
-// carried out.
+// stages returns how long each stage took. A write has the stages `logged` and `applied`; other requests have
+// the stage `carried_out` instead.
 func (r *Request) stages() (took [len(stages)]time.Duration) {
 	took[0] = r.Begun - r.Arrived
 	if r.Logged > 0 {

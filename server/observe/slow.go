@@ -44,7 +44,7 @@ func (t *times) add(d time.Duration) {
 	t.sum.Add(int64(d))
 }
 
-// Request records an answered request. It can be passed to Init as the argument `follow`.
+// Request records an answered request. Clients.Init takes this function as its argument `follow`.
 func (s *Slow) Request(r *Request) {
 	took := r.stages()
 	for i, d := range took {

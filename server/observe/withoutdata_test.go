@@ -33,7 +33,7 @@ func TestLogsKeepNoData(t *testing.T) {
 	expect.Equal(t, s.Version, int32(7), "the version is")
 
 	whole := wire.SetData("/b", nil, 7)
-	for n := range len(whole) { // a body that ends early is kept unchanged, and refused as before
+	for n := range len(whole) { // no panic, wherever the body ends
 		_ = WithoutData(jute.OpSetData, whole[:n])
 	}
 	for _, at := range []int{0, 6} { // an impossible length of the path or of the data is kept
@@ -47,8 +47,8 @@ func TestLogsKeepNoData(t *testing.T) {
 	expect.Equal(t, string(WithoutData(jute.OpDelete, path)), string(path), "a delete is kept")
 }
 
-// Logs keep no data of a multi either. The kept copy is read like the whole multi, wherever the multi is
-// damaged.
+// Logs keep no data of a multi. Wherever a multi is damaged, reading the kept copy gives the same operations
+// and the same error as reading the whole multi.
 func TestLogsKeepNoDataOfMultis(t *testing.T) {
 	data := make([]byte, 100_000)
 	read := func(body []byte) (text string) {

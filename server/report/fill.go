@@ -19,7 +19,7 @@ func (s *Status) Fill(m *metrics.Set, need Need) {
 		writeNames: m.Writes.Values(s.Now)}
 }
 
-// The families of the sizes that are counted by the first part of a path.
+// The families of metrics that count sizes by the first part of a path.
 const (
 	readNames  = "read_per_namespace"
 	writeNames = "write_per_namespace"

@@ -15,7 +15,7 @@ const (
 	listedPath    = 30 // bytes of an entry without the path; see ListedPath
 )
 
-// Fits reports whether the answer has room for another entry of so many bytes. If not, it notes that the list
+// Fits reports whether the answer has room for another entry of `bytes` bytes. If not, it notes that the list
 // is cut. `total` is the number of entries in the whole list, and `what` names them.
 func (s *Status) Fits(what string, total, bytes int) bool {
 	if s.listed+bytes > maxListed {

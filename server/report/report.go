@@ -61,19 +61,19 @@ type Status struct {
 	Digests        []Digest
 	Nodes          int
 	EphemeralCount int
-	DataSize       int64 // approximate_data_size
+	DataSize       int64 // shown as approximate_data_size
 	Sessions       int
 	WatchConns     int // connections with data or child watches
 	WatchPaths     int
-	Watches        int // data watches, as wchs counts
+	Watches        int // number of data watches, as wchs shows it
 	AllWatches     int // data and child watches
 
-	Conns       int // open client connections, including those with four-letter words
+	Conns       int // open client connections, including those that ask four-letter words
 	Outstanding int
 	Received    int64 // packets since the last reset
 	Sent        int64
 	Latency     metrics.Latency // latencies of all requests since the last reset
-	Responses   metrics.Sizes   // bytes
+	Responses   metrics.Sizes   // sizes of replies, in bytes
 	Proposals   metrics.Sizes   // sizes of the leader's log entries, in bytes
 	AuthFailed  int64
 	OpenFiles   int64
@@ -150,7 +150,7 @@ type Conn struct {
 	Received int64
 	Sent     int64
 	BytesIn  int64
-	BytesOut int64 // since the last reset
+	BytesOut int64 // bytes sent since the last reset
 
 	Session     int64 // 0: the connection has no session yet, and the fields below are empty
 	LastOp      string

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxToken is the longest token of a client that RFC 2831 allows.
+// maxToken is how many bytes RFC 2831 allows for a token of a client.
 const maxToken = 4096
 
 // Errors of an exchange. They go to the log; the client learns only that the exchange has failed.
@@ -15,7 +15,7 @@ var (
 	errRefused  = errors.New("unknown user or wrong password")
 )
 
-// maxDirectives is much more than the twelve directives of the RFC.
+// maxDirectives bounds the directives in a token. The RFC defines only twelve.
 const maxDirectives = 32
 
 // parseDirectives reads `name=value, name="quoted value", …`. It refuses a repeated name, because two readers
@@ -47,7 +47,7 @@ func parseDirectives(token []byte) (map[string]string, error) {
 	}
 }
 
-// cutValue cuts a value off the beginning of s, quoted or not, together with the comma after it.
+// cutValue cuts a value, quoted or not, and the comma after it off the beginning of s.
 func cutValue(s string) (value, rest string, err error) {
 	if !strings.HasPrefix(s, `"`) {
 		value, rest, _ = strings.Cut(s, ",")

@@ -45,7 +45,7 @@ func (m *Mechanisms) Begin(empty bool, random io.Reader) (Negotiation, error) {
 	return nil, errors.New("the client speaks DIGEST-MD5, but this server speaks only GSSAPI with Kerberos")
 }
 
-// begin begins a negotiation; `random` is the source of its nonce.
+// begin() begins a negotiation; `random` is the source of its nonce.
 func (u Users) begin(random io.Reader) (Negotiation, error) {
 	var raw [nonceBytes]byte
 	if _, err := io.ReadFull(random, raw[:]); err != nil {

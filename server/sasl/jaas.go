@@ -81,7 +81,7 @@ func (f *File) addOption(word string, module *string) error {
 	return nil
 }
 
-// check refuses a section that would admit no client.
+// check() refuses a section that would admit no client.
 func (f File) check() error {
 	if f.Keytab == "" && f.Principal != "" {
 		return errors.New("the Krb5LoginModule has no keyTab")

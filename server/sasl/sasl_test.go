@@ -18,7 +18,7 @@ var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 var users = Users{"bob": "bob's secret", "super": "top", "jürgen": "schlüssel"}
 
-// answer returns a client's answer to a challenge, made with the password. change() may spoil the
+// answer() returns a client's answer to a challenge, made with the password. change() may spoil the
 // answer.
 func answer(t *testing.T, challenge []byte, user, password string, latin1 bool,
 	change func(map[string]string)) []byte {

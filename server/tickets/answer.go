@@ -66,11 +66,11 @@ func unavailable(err error) *Answer {
 	return fail(http.StatusServiceUnavailable, "unavailable", "%v", err)
 }
 
-// words maps the end of a ticket to its name in answers.
+// The table words maps the end of a ticket to its name in answers.
 var words = map[session.TicketEnd]string{session.TicketGiven: "given", session.TicketExpired: "expired",
 	session.TicketRevoked: "revoked", session.TicketRemoved: "removed", session.TicketEnded: "ended"}
 
-// refusal returns the answer for a ticket that the server could not open.
+// refusal() returns the answer for a ticket that the server could not open.
 func refusal(out *state.Outcome) *Answer {
 	if out.Divided {
 		return notHere(recipe.ErrMixedLayout)

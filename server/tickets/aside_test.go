@@ -40,7 +40,7 @@ type beforeEnds struct {
 	renews func() // before a touch of a ticket
 }
 
-// call calls a function once.
+// call() calls a function once.
 func (n *beforeEnds) call(before *func()) {
 	n.mu.Lock()
 	f := *before
@@ -51,7 +51,8 @@ func (n *beforeEnds) call(before *func()) {
 	}
 }
 
-// next() sets a function for the next request of its kind.
+// next() sets f as the function that runs before the next request. `before` is the field for the request's
+// kind.
 func (n *beforeEnds) next(before *func(), f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,7 +74,7 @@ func (n *beforeEnds) Touch(id int64) bool {
 	return n.Node.Touch(id)
 }
 
-// do applies a request and returns its outcome, which must be OK.
+// do() applies a request and returns its outcome, which must be OK.
 func (n *beforeEnds) do(t *testing.T, r state.Request) state.Outcome {
 	t.Helper()
 	out := make(outcome, 1)
@@ -128,7 +129,7 @@ func TestTicketThatGotItsLockSinceTheLookStays(t *testing.T) {
 	for i, tc := range []struct {
 		name string
 		mode byte
-		try  bool // the request that finds the ticket waiting only tries
+		try  bool // whether the first request only tries, and does not stand in the queue
 	}{{"revoked", exclusive, false}, {"tried permit", permit, true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := fmt.Sprintf("/lock-%d", i)
@@ -217,9 +218,9 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 	for i, tc := range []struct {
 		name        string
 		mode        byte
-		holder      bool // another ticket holds first
+		holder      bool // whether another ticket holds first
 		comes, goes func(path string)
-		again       bool // a lock of the same name comes again, too late for this ticket
+		again       bool // whether the removed lock is made again, too late to stop this ticket
 	}{
 		{"a lock without a number", exclusive, false, simple, simpleGoes, false},
 		{"a lock without a number, in a queue", exclusive, true, simple, simpleGoes, false},
@@ -247,9 +248,9 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 			} else {
 				create(path, 0)
 			}
-			n.next(&n.opens, func() { tc.comes(path) }) // after the look, before the ticket has a contender
+			n.next(&n.opens, func() { tc.comes(path) }) // after the request's look, before its ticket has a contender
 			told := 0
-			n.next(&n.before, func() { // the others go, and another request gets the lock
+			n.next(&n.before, func() { // the obstacles go, and another request gets the lock
 				tc.goes(path)
 				if tc.holder {
 					expect.Equal(t, s.Give(ctx, request(holder, path, tc.mode)).Code, http.StatusNoContent)
@@ -275,7 +276,7 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 		comes  func(path string)
 		mode   byte
 		holder bool
-		atLast bool // the other lock comes when the ticket gets its permits
+		atLast bool // whether the other lock comes only when the ticket gets its permits
 	}{{simple, exclusive, true, false}, {queue, permit, true, false}, {inQueue, permit, false, false},
 		{queue, permit, false, true}} {
 		path, own := fmt.Sprintf("/stays-%d", i), byte(60+i)
@@ -306,7 +307,7 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 	}
 }
 
-// A ticket that ends while it is confirmed leaves no time in Server.confirmed.
+// If a ticket ends while a touch of it is on its way, Server.confirmed keeps no time of this ticket.
 func TestTicketThatEndsWhileItIsConfirmed(t *testing.T) {
 	t.Parallel()
 	s, n := startNode(t)

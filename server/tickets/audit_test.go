@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// loses is a node that carries out requests. While `lost` is set, it does not tell their outcomes.
+// The type loses is a node that carries out requests. While `lost` is set, it does not tell their outcomes.
 type loses struct {
 	*beforeEnds
 	lost atomic.Bool
@@ -26,7 +26,7 @@ func (n *loses) Propose(r state.Request, w state.Waiter) error {
 	return n.beforeEnds.Propose(r, w)
 }
 
-// noWord hides an outcome.
+// noWord is a waiter that is told that the outcome is not known.
 type noWord struct{ state.Waiter }
 
 func (w noWord) Done(*state.Outcome, *state.State) { w.Waiter.Done(&state.Outcome{Unknown: true}, nil) }

@@ -36,7 +36,7 @@ const (
 	MaxLimit   = 1_000_000
 )
 
-// enter counts a wait, or refuses it and returns the reason. It returns "" if the wait is counted.
+// enter() counts a wait, or refuses it and returns the reason. It returns "" if the wait is counted.
 func (s *Server) enter(w *wait, most int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

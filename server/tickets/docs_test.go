@@ -55,7 +55,7 @@ func TestTokensOfThePageAreRead(t *testing.T) {
 	}
 }
 
-// objects reads a text of JSON objects.
+// objects() reads a text of JSON objects.
 func objects(t *testing.T, text string) (list []map[string]any) {
 	for d := json.NewDecoder(strings.NewReader(text)); d.More(); {
 		var o map[string]any
@@ -65,7 +65,7 @@ func objects(t *testing.T, text string) (list []map[string]any) {
 	return list
 }
 
-// compare compares an answer with what the page says.
+// compare() compares an answer with what the page says.
 func compare(t *testing.T, command string, got, want map[string]any) {
 	for name, value := range want {
 		have, there := got[name]

@@ -24,8 +24,8 @@ type End struct {
 }
 
 // EndsSoon returns the long holds that end within RemindTime unless their callers renew them. The parameter
-// `left` is a function that returns how long the leader will keep a session. If it does not know a session,
-// EndsSoon skips that session.
+// `left` is a function that returns how long the leader will keep a session. EndsSoon skips a session that
+// left() does not know.
 func EndsSoon(st *state.State, left func(id int64) (time.Duration, bool), now time.Time) (list []End) {
 	ends := map[int64]time.Time{}
 	last := now.Add(RemindTime)

@@ -1,6 +1,7 @@
 package tickets
 
-// Confirmed returns how many tickets have a time at which the leader had surely heard of them.
+// Confirmed returns for how many tickets the server knows a time at which the leader had surely heard of
+// them.
 func (s *Server) Confirmed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,11 +22,11 @@ type Identity struct {
 	IDs   []jute.ID // the identities whose access rights the caller has
 	Paths []string  // the identity may have tickets at and below these paths; nil: everywhere
 
-	Tickets int // the bound on its tickets
-	OnPath  int // the bound on its tickets on one path
-	Waits   int // the bound on its waits at one server
-	Rate    int // how many tickets it may open in a second at one server
-	Rates   int // the bound on the nodes of its rates, including directories made for them
+	Tickets int // how many tickets the identity may have
+	OnPath  int // how many tickets the identity may have on one path
+	Waits   int // how many waits the identity may have at one server
+	Rate    int // how many tickets the identity may open in a second at one server
+	Rates   int // how many nodes its rates may have, including directories made for rates
 }
 
 // newIdentity returns an identity with the default bounds.
@@ -145,7 +145,7 @@ func (s *Server) SetTokens(t *Tokens) {
 	}
 }
 
-// identify finds the identity of a caller by its token or certificate, or refuses the caller.
+// identify() finds the identity of a caller by its token or certificate, or refuses the caller.
 func (s *Server) identify(r *http.Request, host string, tokens *Tokens) (Identity, *Answer) {
 	ids := *identity.Unproved(host, s.o.SkipACL)
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")

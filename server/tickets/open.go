@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// node returns the path of a new contender's node, and the node's data.
+// node() returns the path of a new contender's node, and the node's data.
 func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte) {
 	o := recipe.Owner{Host: q.Addr, Cmd: "ticket", User: q.Who, Reason: q.Reason, Revocable: true}
 	if user, host, both := strings.Cut(q.Who, "@"); both {
@@ -91,7 +91,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 			}
 			continue
 		case jute.SessionExpired:
-			return false, nil, nil // the next look at the state shows why
+			return false, nil, nil // the ticket has ended; the next look at the state shows why
 		}
 		s.audit("openTicket", q, resultFailed)
 		return false, refusal(&out), nil

@@ -17,9 +17,9 @@ const (
 	failures    = 20 // how many wrong tokens an address may send in a second
 )
 
-// paces has a time for each key. Each event of a key moves the key's time on by one interval: a second,
-// divided by the number of events that the key may have in a second. An event that would move it beyond the
-// present must wait.
+// The type paces has a time for each key. Each event of a key moves the key's time on by one interval: a
+// second, divided by the number of events that the key may have in a second. An event that would move it
+// beyond the present must wait.
 type paces map[string]time.Time
 
 // next() counts n events of a key. A key may have up to `most` events in a second, and as many at once. The
@@ -59,7 +59,7 @@ func (s *Server) opens(i *Identity, nodes int) *Answer {
 		"second; a ticket or rate that makes many directories counts as several", i.Rate)
 }
 
-// begin waits until a request of an identity may begin, or refuses the request. So a flood of one identity
+// begin() waits until a request of an identity may begin, or refuses the request. So a flood of one identity
 // does not slow others. Each request that has begun must end with finish().
 func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
 	s.mu.Lock()
@@ -81,7 +81,7 @@ func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
 		perOpen*i.Rate)
 }
 
-// finish ends a request. `seen` is how many nodes were read for its answer.
+// finish() ends a request. `seen` is how many nodes were read for its answer.
 func (s *Server) finish(i *Identity, seen int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +93,8 @@ func (s *Server) finish(i *Identity, seen int) {
 	}
 }
 
-// failed delays the answer to a caller with a wrong token. The more wrong tokens an address sends, the longer
-// the delay.
+// failed() delays the answer to a caller with a wrong token. The more wrong tokens an address sends, the
+// longer the delay.
 func (s *Server) failed(ctx context.Context, host string) {
 	s.mu.Lock()
 	wait := s.asked.next("failed from "+host, failures, 1, time.Now(), longestPace)

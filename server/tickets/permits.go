@@ -93,8 +93,8 @@ func (s *semaphore) first(t *tree.Tree, ids []jute.ID) *Holder {
 	return holderOf(t, recipe.Join(s.dir.Path(), s.permits[0]), ids)
 }
 
-// numbers returns the numbers of the permits that a token has. If the holder must not use these numbers, the
-// second result says why.
+// numbers() returns the numbers of the permits that a token has. If the holder must not use these numbers,
+// the second result says why.
 func (s *semaphore) numbers(t *tree.Tree, own []string, token int64) (slots []int, none string) {
 	for _, name := range s.permits {
 		n, there := t.Child(s.dir, name)
@@ -126,7 +126,7 @@ func (g *sight) lookPermits(t *tree.Tree, ids []jute.ID) {
 		g.lookPlace(t, place, ids)
 	case len(own) == int(k.Permits):
 		g.lookHeld(t, own)
-	} // otherwise another client has removed a node of the semaphore
+	} // in any other case another client has removed a node of the semaphore
 }
 
 // lookHeld reads the permits that a ticket has.
@@ -186,7 +186,7 @@ func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	}
 }
 
-// grant returns the transaction that replaces a place in the queue by n permits.
+// grant() returns the transaction that replaces a place in the queue by n permits.
 func (s *semaphore) grant(place string, o recipe.Owner, n int) (ops []byte) {
 	create := func(op jute.OpCode, path string, data []byte, flags int32) {
 		ops = jute.AppendMultiHeader(ops, op, false, -1)
@@ -215,8 +215,8 @@ func (s *semaphore) grant(place string, o recipe.Owner, n int) (ops []byte) {
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
 
-// promote gives a ticket its permits. It returns an answer if the ticket cannot have them; otherwise the next
-// look shows the result.
+// promote() gives a ticket its permits. It returns an answer if the ticket cannot have them; otherwise the
+// next look shows the result.
 func (s *Server) promote(ctx context.Context, q *Request, g *sight) *Answer {
 	out, err := s.transact(ctx, g, q.IDs, g.grant)
 	if err != nil {

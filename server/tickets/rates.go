@@ -96,7 +96,7 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 	}
 }
 
-// drawn returns the answer to a request for a draw.
+// drawn() returns the answer to a request for a draw.
 func (s *Server) drawn(q *Request, d window.Drawn, a *Answer) *Answer {
 	if a == nil && (d.OK || d.Told) {
 		s.draws.Add(1)
@@ -233,8 +233,8 @@ func rateRefusal(out *state.Outcome) *Answer {
 	return refusal(out)
 }
 
-// goes() returns whether a caller is the first in its line (first), and whether the caller may send its draw
-// now (free). If `free` is true, the caller has left the line and must call gone() later. A caller
+// goes() returns whether a caller is the first in its line (`first`), and whether the caller may send its
+// draw now (`free`). If `free` is true, the caller has left the line and must call gone() later. A caller
 // that does not wait may send its draw if there is no line.
 func (s *Server) goes(of rate, t *turn, seen window.Drawn) (first, free bool) {
 	s.mu.Lock()
@@ -253,8 +253,8 @@ func (s *Server) goes(of rate, t *turn, seen window.Drawn) (first, free bool) {
 }
 
 // gone() notes that a draw is no longer under way. If `back` is true, the caller of the draw becomes the
-// first in line again. Then no caller wakes: this one already knows how long to wait. If it looked again at
-// once at a server whose clock is ahead, it would send draw after draw.
+// first in line again, and gone() wakes no caller: this one already knows how long to wait. If it woke on a
+// server whose clock is ahead, it would send draw after draw.
 func (s *Server) gone(of rate, t *turn, back bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -203,7 +203,7 @@ func TestK12DrawsWhileLeadersDie(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+time.Duration(*rateDraws)*20*time.Millisecond)
 	defer cancel()
 	var mu sync.Mutex
-	at := map[int64]int64{} // by the number of the draw
+	at := map[int64]int64{} // when each draw was made, by the number of the draw
 	var next, granted, answers atomic.Int64
 	var all sync.WaitGroup
 	for caller := range 24 {

@@ -12,10 +12,10 @@ import (
 type renewal struct {
 	id    int64
 	at    time.Time
-	taken time.Time // when Heard first reported it
+	taken time.Time // when Heard first reported the touch
 }
 
-// confirm makes sure that the leader hears of a ticket after the call began. `at` is a time at which the
+// confirm() makes sure that the leader hears of a ticket after the call began. `at` is a time at which the
 // leader had surely heard of the ticket. If this server knows that the ticket was alive recently, a touch is
 // enough. Otherwise the leader may already be ending the ticket, so a log entry restarts the ticket's
 // timeout. After that entry, an earlier decision to end the ticket has no effect.
@@ -32,7 +32,7 @@ func (s *Server) confirm(ctx context.Context, x session.Session) (at time.Time, 
 	return s.renewByEntry(ctx, x.ID, x.Timeout)
 }
 
-// acknowledged waits until the leader has acknowledged the touch.
+// acknowledged() waits until the leader has acknowledged the touch.
 func (s *Server) acknowledged(ctx context.Context, n Node, id int64, at time.Time) bool {
 	r := &renewal{id: id, at: at}
 	s.mu.Lock()
@@ -63,9 +63,8 @@ func (s *Server) renewByEntry(ctx context.Context, id int64, timeout int32) (at 
 	return at, true, nil
 }
 
-// noteConfirmed keeps the time for a ticket that lives, until a call of Ended removes it. It looks for the
-// ticket under the state lock. For a ticket that has already ended it keeps no time, because nothing would
-// remove the time.
+// noteConfirmed stores `at` as the ticket's time in s.confirmed. When the ticket ends, Ended() removes the
+// time. If the ticket has already ended, noteConfirmed stores nothing, because nothing would remove the time.
 func (s *Server) noteConfirmed(id int64, at time.Time) {
 	(*s.node.Load()).View(func(st *state.State) {
 		if x, _ := st.Sessions().Get(id); x.Ticket == nil {
@@ -100,8 +99,8 @@ func (s *Server) Heard(list []state.Touch, all bool) []state.Touch {
 	return list
 }
 
-// usable returns how long a ticket is surely alive after the leader has heard of it. Package client uses the
-// same rule for sessions.
+// usable() returns how long a ticket is surely alive after the leader has heard of it. Package client uses
+// the same rule for sessions.
 func usable(timeout int32) time.Duration {
 	ttl := time.Duration(timeout) * time.Millisecond
 	return time.Duration(float64(ttl)*0.995) - max(ttl/5, time.Second)

@@ -24,17 +24,17 @@ type Request struct {
 
 	Mode        byte
 	ModeGiven   bool
-	Permits     int // 0: not given in the request
+	Permits     int // number of permits; 0: not given in the request
 	Limit       int // the number of permits of the semaphore, if none is stored; 0: not given in the request
 	Layout      recipe.Layout
-	TTL         time.Duration // 0: not given in the request
+	TTL         time.Duration // the ticket's timeout; 0: not given in the request
 	Wait        time.Duration
-	Try         bool // do not stand in the queue
+	Try         bool // whether the request only tries, and does not stand in the queue
 	Until       time.Time
 	Reason, Who string
 
-	Draws, Looks bool          // the request draws from, or looks at, a rate of Limit draws in Per
-	Per          time.Duration // 0: not given in the request
+	Draws, Looks bool          // whether the request draws from, or looks at, a rate of Limit draws in Per
+	Per          time.Duration // time of the rate; 0: not given in the request
 
 	IfMatch, IfNoneMatch string
 
@@ -56,7 +56,7 @@ func newID() recipe.ID {
 	return recipe.NewID(int64(binary.BigEndian.Uint64(r[:])), binary.BigEndian.Uint64(r[8:]))
 }
 
-// permits returns how many permits the request asks for. It returns 0 if the request asks for a lock.
+// permits() returns how many permits the request asks for. It returns 0 if the request asks for a lock.
 func (q *Request) permits() int {
 	if q.Mode != permit {
 		return 0
@@ -87,7 +87,7 @@ func duration(name, value string, least, most time.Duration) (time.Duration, err
 	return d, nil
 }
 
-// text refuses a value that cannot be shown to other clients.
+// text() refuses a value that cannot be shown to other clients.
 func text(name, value string) error {
 	if len(value) > maxText {
 		return fmt.Errorf("%s has %d bytes, and at most %d are allowed", name, len(value), maxText)

@@ -63,13 +63,13 @@ type Server struct {
 	waitsOf   map[string]int
 	renewals  map[*renewal]struct{}
 	confirmed map[int64]time.Time // by ticket: a time at which the leader had surely heard of the ticket
-	opened    paces               // new tickets and rates, by identity
-	asked     paces               // requests, by identity, or by address for callers without an identity
+	opened    paces               // the pace of new tickets and rates, by identity
+	asked     paces               // the pace of requests, by identity or, for callers without one, by address
 	working   map[string]int      // how many requests are being answered, by identity
 	lines     map[rate]*line
 }
 
-// wait is a request that waits for a change.
+// The type wait is a request that waits for a change.
 type wait struct {
 	id       int64
 	identity string
@@ -169,7 +169,7 @@ func (w *wait) wakeUp() {
 	}
 }
 
-// arm makes a wait wake at changes of these paths only. The caller holds the state lock.
+// arm() makes a wait wake at changes of these paths only. The caller holds the state lock.
 func (s *Server) arm(w *wait, paths ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *Server) arm(w *wait, paths ...string) {
 	s.armed.Store(int64(len(s.watched)))
 }
 
-// done is a channel that receives an outcome.
+// The type done is a channel that receives an outcome.
 type done chan state.Outcome
 
 func (d done) Done(o *state.Outcome, _ *state.State) {
@@ -202,7 +202,7 @@ func (d done) Done(o *state.Outcome, _ *state.State) {
 var errAgain = errors.New("no leader has confirmed this request in time, so the ticket may or may not have " +
 	"changed: repeat the request, at any server")
 
-// do proposes a request and waits for its outcome.
+// do() proposes a request and waits for its outcome.
 func (s *Server) do(ctx context.Context, r state.Request) (state.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, doTime)
 	defer cancel()
@@ -230,7 +230,7 @@ func (s *Server) view(q *Request) (g sight) {
 	return g
 }
 
-// sure is like view(), but if view() finds no ticket, it first waits until this server's state has every
+// sure() is like view(), but if view() finds no ticket, it first waits until this server's state has every
 // change that any server has answered.
 func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 	g := s.view(q)
@@ -258,7 +258,7 @@ func (s *Server) audit(operation string, q *Request, result string) {
 	}
 }
 
-// end ends a ticket.
+// end() ends a ticket.
 func (s *Server) end(ctx context.Context, q *Request, id int64, why session.TicketEnd) error {
 	out, err := s.do(ctx, state.EndTicket(id, why))
 	result := resultDone

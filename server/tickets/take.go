@@ -125,8 +125,8 @@ func (s *Server) Take(ctx context.Context, q *Request) *Answer {
 	return a
 }
 
-// await waits until a ticket holds its lock, or differs from the state that the caller knows, or the caller's
-// time to wait is over. It returns an answer if there is nothing to wait for.
+// await() waits until a ticket holds its lock, or differs from the state that the caller knows, or the
+// caller's time to wait is over. It returns an answer if there is nothing to wait for.
 func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, renews bool) (g sight,
 	a *Answer) {
 	var w *wait
@@ -246,7 +246,7 @@ func (s *Server) leavesPlace(ctx context.Context, g *sight) (left bool, err erro
 	return false, errAgain
 }
 
-// transact sends a transaction in a ticket's session. If the transaction fails, the code of the outcome is
+// transact() sends a transaction in a ticket's session. If the transaction fails, the code of the outcome is
 // the code of the operation that failed.
 func (s *Server) transact(ctx context.Context, g *sight, ids []jute.ID, ops []byte) (state.Outcome, error) {
 	out, err := s.do(ctx, state.Request{Session: g.session.ID, Gen: g.session.Gen, Op: jute.OpMulti, IDs: ids,

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// bearers returns tokens. One of them has wide limits.
+// bearers() returns tokens. One of them has wide limits.
 func bearers(t testing.TB) *tickets.Tokens {
 	file := filepath.Join(t.TempDir(), "tokens")
 	must.OK(t, os.WriteFile(file, fmt.Appendf(nil,
@@ -27,7 +27,7 @@ func bearers(t testing.TB) *tickets.Tokens {
 
 const bearer = "Authorization: Bearer of-all"
 
-// three is a cluster of three servers with ports for tickets.
+// The type three is a cluster of three servers with ports for tickets.
 type three struct {
 	t      *testing.T
 	change func(n int, o *server.Options)
@@ -83,7 +83,7 @@ func (c *three) up(n int) {
 	c.list[n], c.at[n] = i, i.TicketAddr()
 }
 
-// addr returns the address of the port for tickets of server n%3.
+// addr() returns the address of the port for tickets of server n%3.
 func (c *three) addr(n int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

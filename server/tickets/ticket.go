@@ -38,9 +38,9 @@ type sight struct {
 	// removes that node.
 	obstacle obstacle
 
-	slots   []int    // numbers of its permits
+	slots   []int    // numbers of the ticket's permits
 	noSlots string   // why the caller must not use `slots`
-	grant   []byte   // the transaction that makes its permits; nil: the ticket must wait
+	grant   []byte   // the transaction that makes the ticket's permits; nil: the ticket must wait
 	watch   []string // further paths whose changes may change the sight
 }
 
@@ -52,7 +52,7 @@ type obstacle struct {
 	above   []counted
 }
 
-// counted is a directory with the number that its next sequential node gets.
+// The type counted is a directory with the number that its next sequential node gets.
 type counted struct {
 	dir  string
 	next int32
@@ -63,7 +63,7 @@ type counted struct {
 func obstacleIn(n tree.Ref, dirs ...tree.Ref) obstacle {
 	o := obstacle{path: n.Path(), version: -1}
 	if recipe.Numbered(n.Name()) {
-		return o // no other node gets this name
+		return o // a number is in the name: no other node gets this name
 	}
 	for _, dir := range dirs {
 		o.above = append(o.above, counted{dir.Path(), dir.Counter()})
@@ -71,7 +71,7 @@ func obstacleIn(n tree.Ref, dirs ...tree.Ref) obstacle {
 	return o
 }
 
-// lives reports whether there is such a ticket.
+// lives() reports whether there is such a ticket.
 func (g *sight) lives() bool { return g.session.Ticket != nil }
 
 // Holder describes the contender that a ticket waits for.
@@ -79,11 +79,11 @@ type Holder struct {
 	Host   string `json:"host,omitempty"`
 	User   string `json:"user,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	Slot   int    `json:"slot,omitempty"` // the number of its permit
+	Slot   int    `json:"slot,omitempty"` // the number of the holder's permit
 	Since  int64  `json:"since"`
 }
 
-// look reads the state of a ticket.
+// look() reads the state of a ticket.
 func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sight) {
 	g.session, _ = st.Sessions().Ticket(secret)
 	if !g.lives() {
@@ -123,7 +123,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	return g
 }
 
-// looked() returns how many nodes a look at a lock reads: all children of its directories.
+// looked() returns how many nodes are read for one look at a lock: all children of its directories.
 func looked(t *tree.Tree, path string) (n int) {
 	queue, permits := recipe.Join(path, recipe.QueueName), recipe.Join(path, recipe.PermitsName)
 	for _, p := range []string{path, queue, permits} {
@@ -166,9 +166,8 @@ func (g *sight) readNode(n tree.Ref) []byte {
 
 // placeIn finds a contender's place among the children of a directory. `own` is empty for a new contender.
 // placeIn ignores contenders that came later: if a later contender belongs to another kind of lock, that
-// contender is refused, not this one. But a later node counts if its number is not higher than this
-// contender's, because then it does not stand behind it. If there is an error and one node causes it, the
-// result `by` is that node.
+// contender is refused, not this one. But a later node counts if its number is not higher, because then it is
+// not behind this contender. If there is an error and one node causes it, the result `by` is that node.
 func placeIn(t *tree.Tree, dir tree.Ref, q turns.Rule, own recipe.Contender, token int64) (
 	p turns.Place, of int, by obstacle, err error) {
 	more := true
@@ -194,8 +193,8 @@ func placeIn(t *tree.Tree, dir tree.Ref, q turns.Rule, own recipe.Contender, tok
 	return p, of, by, err
 }
 
-// alone() returns an error, and the node that causes it, if a lock of another kind is taken at the path of a
-// queue.
+// If a lock of another kind is taken at the path of a queue, alone() returns an error and the node that
+// causes it.
 func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) (by obstacle, err error) {
 	if by, err = rivals(t, dir, turns.UseQueue, others, token); err != nil {
 		return by, err
@@ -207,8 +206,8 @@ func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) (by obstacl
 	return by, nil
 }
 
-// rivals returns an error if a living child belongs to another kind of lock, and the node that shows it. If
-// `token` is not 0, only children with lower tokens count.
+// rivals() looks for a living child that belongs to another kind of lock, and returns an error and this
+// child. If `token` is not 0, only children with lower tokens count.
 func rivals(t *tree.Tree, dir tree.Ref, own turns.Use, names []string, token int64) (by obstacle, _ error) {
 	live := func(n tree.Ref) bool { return n.Session() != 0 && (token == 0 || n.Stat().Czxid < token) }
 	for name, use := range own.Rivals(names) {
@@ -237,7 +236,7 @@ func rivals(t *tree.Tree, dir tree.Ref, own turns.Use, names []string, token int
 // newcomer is the result of a look at a lock for a new ticket.
 type newcomer struct {
 	role    recipe.Role
-	seen    int64 // the last change of the directory's children; 0: there is no directory
+	seen    int64 // zxid of the last change of the directory's children; 0: there is no directory
 	blocked bool
 	behind  *Holder
 	err     error
@@ -280,7 +279,7 @@ func hasReaders(dir tree.Ref) (has bool) {
 	return has
 }
 
-// sequencer returns a text that describes the hold of a ticket to a third party.
+// sequencer() returns a text that describes the hold of a ticket to a third party.
 func (g *sight) sequencer() string {
 	mode, path := fence.Exclusive, g.session.Ticket.Path
 	switch g.session.Ticket.Mode {
@@ -314,7 +313,7 @@ type Lock struct {
 // shownHolders bounds the holders that GET names.
 const shownHolders = 20
 
-// describe returns the holders of a lock, and how many contenders wait.
+// describe() returns the holders of a lock, and how many contenders wait.
 func describe(t *tree.Tree, q *Request) Lock {
 	q.seen += looked(t, q.Path)
 	l, permits := describePermits(t, q.Path, q.IDs)
@@ -351,5 +350,5 @@ func describe(t *tree.Tree, q *Request) Lock {
 	return l
 }
 
-// cut shortens a text that another client wrote.
+// cut() shortens a text that another client wrote.
 func cut(s string) string { return recipe.CutText(s, maxText) }

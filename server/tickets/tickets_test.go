@@ -30,7 +30,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// start starts a server with a port for tickets.
+// start() starts a server with a port for tickets.
 func start(t testing.TB, change func(*server.Options)) *server.Instance {
 	t.Helper()
 	o := server.Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", TicketAddr: "127.0.0.1:0",
@@ -50,7 +50,7 @@ func start(t testing.TB, change func(*server.Options)) *server.Instance {
 	return i
 }
 
-// secret returns a different secret for each number.
+// secret() returns a different secret for each number.
 func secret(n int) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(strconv.Itoa(n))))[:40] }
 
 type reply struct {
@@ -83,7 +83,7 @@ type reply struct {
 	Asked    *struct{ By, Reason string }
 }
 
-// ask sends a request. `what` has the method, the path and the query; `more` has header lines.
+// ask() sends a request. `what` has the method, the path and the query; `more` has header lines.
 func ask(ctx context.Context, at string, n int, what string, more ...string) (reply, error) {
 	method, path, _ := strings.Cut(what, " ")
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+at+path, nil)
@@ -112,7 +112,7 @@ func ask(ctx context.Context, at string, n int, what string, more ...string) (re
 	return a, err
 }
 
-// caller asks one server.
+// caller sends requests to one server.
 type caller struct {
 	t  *testing.T
 	at string
@@ -132,7 +132,7 @@ func (c caller) expect(n int, code int, what string, more ...string) reply {
 	return a
 }
 
-// A text of another client is cut between two characters.
+// A long text of another client is cut between two characters, not inside one.
 func TestTextsOfOthersAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)
@@ -222,7 +222,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// client opens a session as another program does.
+// client() opens a session as another program does.
 func client(t *testing.T, i *server.Instance) *wire.Conn {
 	c := must.Get(wire.Open(i.ClientAddr()))(t)
 	t.Cleanup(func() { c.Close() })
@@ -238,7 +238,7 @@ func TestWhyATicketIsOver(t *testing.T) {
 	until := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
 	a := c.expect(1, 201, "POST /v1/locks/a?ttl=10m&until="+until)
 	expect.That(t, a.Safe <= 1000, "%s: no second is left for a clock of the leader that is ahead", a.body)
-	c.expect(2, 202, "POST /v1/locks/a?ttl=4s") // no caller asks again
+	c.expect(2, 202, "POST /v1/locks/a?ttl=4s") // no caller renews this ticket, so it expires
 	c.expect(3, 202, "POST /v1/locks/a")
 	for _, n := range []int{1, 2} {
 		var over reply
@@ -309,7 +309,7 @@ func TestOddRequests(t *testing.T) {
 		"PUT /v1/locks/a":                                        405,
 		"OPTIONS /v1/locks/a":                                    405,
 		"POST /v1/tickets":                                       405,
-		"GET /":                                                  400, // 404 says that a ticket is over
+		"GET /":                                                  400, // not 404: 404 says that a ticket is over
 		"GET /v1/locksmith":                                      400,
 		"POST /v1/locks/a?reason=" + strings.Repeat("x", 10<<10): 400,
 	} {
@@ -422,7 +422,7 @@ func TestK8EachAnswerMayBeLost(t *testing.T) {
 			}
 			a := c.ask(n, what)
 			if a.code == 201 || a.code == 410 && a.Error == "given" {
-				a.code = map[int]int{201: 200, 410: 204}[a.code] // the caller has what it wants
+				a.code = map[int]int{201: 200, 410: 204}[a.code] // a repetition gets 200 for 201, and 410 for 204
 			}
 			codes = append(codes, a.code)
 		}
@@ -436,7 +436,7 @@ func TestK8EachAnswerMayBeLost(t *testing.T) {
 		expect.Equal(t, st.Sessions().Tickets(), 0, "tickets that are left")
 		expect.Equal(t, st.Tree().EphemeralCount(), 0, "places that are left")
 	})
-	// A request that comes late opens nothing again.
+	// A late repetition of a request does not open the ticket again.
 	late := c.ask(1, "POST /v1/locks/lost/1")
 	expect.Equal(t, late.code, 410, "late: code")
 	expect.Equal(t, late.Error, "given", "late: error")

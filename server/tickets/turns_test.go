@@ -28,7 +28,7 @@ type holders struct {
 	lastOne, lastOf int64 // the highest token of an exclusive holder, and of any holder
 }
 
-// enter records that a ticket holds, and returns what is wrong about it.
+// enter() records that a ticket holds the lock, and returns the rules that this hold breaks.
 func (h *holders) enter(mode string, now int64, a reply) (wrong []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,7 +37,7 @@ func (h *holders) enter(mode string, now int64, a reply) (wrong []string) {
 		no("token %s is given twice", a.Token)
 	}
 	h.tokens[a.Token] = true
-	before := h.lastOne // a reader comes after the last writer, and a writer after all others
+	before := h.lastOne // tokens rise: a reader's is above the last writer's, a writer's above all
 	switch mode {
 	case "exclusive":
 		before = h.lastOf
@@ -81,7 +81,7 @@ func (h *holders) leave(mode string, a reply) {
 
 // TestK9 passes a lock around three servers whose leader dies again and again. Each request is sent twice,
 // and each tenth answer is lost. No two tickets that exclude each other hold the lock at once, tokens rise,
-// and soon afterwards nothing is left.
+// and soon afterwards no ticket and no node is left.
 func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -104,8 +104,8 @@ func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
 	}
 }
 
-// turnsOf grants as many tickets as the flag says, while leaders die. of() returns the mode of
-// each ticket.
+// While leaders die, turnsOf opens as many tickets as the flag `tickets.turns` says, and waits until each has
+// held the lock. of() returns a ticket's mode.
 func turnsOf(t *testing.T, c *three, first int, of func(turn int) (mode, query string)) {
 	patience := 3*time.Minute + time.Duration(*turnsOfK9)*200*time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -178,7 +178,7 @@ func turnsOf(t *testing.T, c *three, first int, of func(turn int) (mode, query s
 	eventually(t, "nothing is left", func() bool { return !slices.ContainsFunc(c.servers(), leftOver) })
 }
 
-// servers returns the servers as they are now.
+// servers() returns the servers as they are now.
 func (c *three) servers() []*server.Instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,7 +199,7 @@ func TestK8EachAnswerMayBeLostInEachMode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		query   string
-		holding bool // another ticket holds until this one waits
+		holding bool // whether another ticket holds first, until this one waits
 	}{
 		"shared":            {"mode=shared", false},
 		"permit":            {"mode=permit&limit=2", false},

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// do asks for an action as the page does.
+// do() asks for an action as the page does.
 func (r *rig) do(code int, name, body string, change ...string) object {
 	r.Helper()
 	header := map[string]string{

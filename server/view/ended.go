@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/server/view/ask"
 )
 
-// tellEnded rests after each round, because programs that connect for every operation close thousands of
-// sessions a second.
+// endedRest is how long tellEnded pauses after each round, because programs that connect for every operation
+// close thousands of sessions a second.
 const endedRest = 50 * time.Millisecond
 
 // tellEnded writes a line for each session that has expired, soon after its end.

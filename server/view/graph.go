@@ -25,7 +25,7 @@ type graphAnswer struct {
 	Parties   []partyRow     `json:"parties"`
 	Edges     []recipe.Edge  `json:"edges"`
 	EdgeCount int            `json:"edgeCount"`
-	Hidden    int            `json:"hidden,omitempty"` // locks that not every client may list
+	Hidden    int            `json:"hidden,omitempty"` // number of locks that not every client may list
 	Truncated string         `json:"truncated,omitempty"`
 }
 
@@ -50,7 +50,7 @@ func (v *View) waitGraph(ctx context.Context, q *ask.Query) (any, error) {
 		some = slices.DeleteFunc(slices.Clone(some), func(q recipe.Queue) bool { return !below(q.Path, prefix) })
 		graph = func() *recipe.Graph { return v.look.Confirmed(waits.Graph(some)) }
 	}
-	unseen := 0 // waiters that the scan has omitted
+	unseen := 0 // number of waiters that the scan has omitted
 	for i := range some {
 		unseen += waiting(&some[i]) - len(some[i].Waiters)
 	}

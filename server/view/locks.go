@@ -24,9 +24,9 @@ type lockRow struct {
 // contenderRow is a contender, with what the server knows about its session.
 type contenderRow struct {
 	recipe.Entry
-	Target   string `json:"target"` // the whole path of its node
+	Target   string `json:"target"` // the whole path of the contender's node
 	Addr     string `json:"addr,omitempty"`
-	Server   uint32 `json:"server,omitempty"`   // the server to which its client is connected
+	Server   uint32 `json:"server,omitempty"`   // the server to which the contender's client is connected
 	Blockers int    `json:"blockers,omitempty"` // number of all blockers; BlockedBy names some of them
 	Asked    bool   `json:"asked,omitempty"`
 }
@@ -35,7 +35,7 @@ type lockList struct {
 	V int `json:"v"`
 	ask.Page
 	Ephemerals int       `json:"ephemerals"`
-	Hidden     int       `json:"hidden,omitempty"` // locks that not every client may list
+	Hidden     int       `json:"hidden,omitempty"` // number of locks that not every client may list
 	Truncated  string    `json:"truncated,omitempty"`
 	Locks      []lockRow `json:"locks"`
 }
@@ -46,7 +46,7 @@ const (
 	someData     = 200
 )
 
-// row describes a lock for the list.
+// row() describes a lock for the list.
 func row(q *recipe.Queue, who map[int64]session.Session) lockRow {
 	r := lockRow{Holders: []contenderRow{}, Lock: answer.Lock{
 		Lock: q.Lock, Href: ask.Href("/locks", q.Path), Recipe: q.Recipe(),
@@ -119,7 +119,8 @@ func (f *filter) match(q *recipe.Queue) bool {
 	return f.holder == "" || slices.ContainsFunc(q.Holders, f.held)
 }
 
-// held() reports whether the filter names a holder: by session, host, task or the text of its data.
+// held() reports whether a contender is the holder that the filter names: by session, host, task or the text
+// of its data.
 func (f *filter) held(c recipe.Entry) bool {
 	if id, ok := ask.ParseSession(f.holder); ok && id == int64(c.Session) {
 		return true

@@ -17,12 +17,12 @@ import (
 // hold that begins and ends between them.
 type meter struct {
 	mu     sync.Mutex
-	before map[string]seen     // by path
-	sums   map[string]*lockSum // by prefix; at most 32 prefixes and "other"
+	before map[string]seen     // the locks at the last look, by path
+	sums   map[string]*lockSum // the sums, by prefix; at most 32 prefixes and "other"
 	at     time.Time           // the time of the newest scan that the meter has read
 }
 
-// seen is a lock at the last look.
+// The type seen is a lock at the last look.
 type seen struct {
 	next    int32 // number of contenders that have come so far
 	waiters int
@@ -40,7 +40,7 @@ type lockSum struct {
 // maxSeen bounds the locks remembered between looks.
 const maxSeen = 100_000
 
-// look brings the meter up to date. It ignores a scan that is not newer than the last one, because two
+// look() brings the meter up to date. It ignores a scan that is not newer than the last one, because two
 // scrapes may deliver their scans in either order.
 func (m *meter) look(s *look.Scan) {
 	if !s.At.After(m.at) {

@@ -25,7 +25,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// metric returns the value of a series, and whether it is there.
+// metric() returns the value of a series, and whether it is there.
 func (r *rig) metric(series string) (float64, bool) {
 	r.Helper()
 	_, b := r.request("GET", "/metrics", nil, "")
@@ -106,7 +106,7 @@ func TestLabelsAreBounded(t *testing.T) {
 
 var figures = flag.Bool("figures", false, "measure what docs/lock-view.md tells")
 
-// crowd makes `nlocks` locks. Each of them has `each` contenders.
+// crowd() makes `nlocks` locks. Each of them has `each` contenders.
 func (r *rig) crowd(root string, nlocks, each int) {
 	r.Helper()
 	const conns = 4
@@ -137,7 +137,7 @@ func (r *rig) crowd(root string, nlocks, each int) {
 	wg.Wait()
 }
 
-// cold measures the first answer after a change, again and again.
+// cold() measures the first answer after a change, again and again.
 func (r *rig) cold(c *zk.Conn, path string) (median, worst time.Duration, bytes int) {
 	r.Helper()
 	var all []time.Duration
@@ -171,7 +171,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// three is one of three servers; one of the others is down.
+// The type three is one of three servers; one of the others is down.
 type three struct {
 	*still
 	asked chan struct{} // each question puts a value into it; while it is full, no answer comes

@@ -50,7 +50,7 @@ type overviewAnswer struct {
 	Suspected int    `json:"suspectedDeadlocks"`
 	Twice     int    `json:"locksHeldTwice,omitempty"`
 	Over      int    `json:"holdsOverLimit,omitempty"`
-	CanAct    bool   `json:"canAct"` // there is a super user
+	CanAct    bool   `json:"canAct"` // whether there is a super user
 	Token     string `json:"token"`  // the token for actions; see tokenHeader
 }
 
@@ -97,7 +97,7 @@ type certificate struct {
 	Expires int64  `json:"expires"` // ms since 1970
 }
 
-// overview answers /overview.
+// overview() answers /overview.
 func (v *View) overview(ctx context.Context, q *ask.Query) (any, error) {
 	if err := q.Wrong(); err != nil {
 		return nil, err
@@ -175,8 +175,8 @@ func (v *View) packetRates(s *report.Status) *packetRates {
 	return &packetRates{round(over), rate(then.received, s.Received), rate(then.sent, s.Sent)}
 }
 
-// reach caches the progress of the members. One request asks the other servers, and all requests use its
-// answer. So no request waits long for a server that does not answer.
+// The type reach caches the progress of the members. One request asks the other servers, and all requests use
+// its answer. So no request waits long for a server that does not answer.
 type reach struct {
 	mu    sync.Mutex
 	all   map[uint32]status.Member
@@ -190,7 +190,7 @@ const (
 	reachWait  = 500 * time.Millisecond // how long the answer to a question may take
 )
 
-// members returns the progress of the members. It returns nil if the answer does not come in time.
+// members() returns the progress of the members. It returns nil if the answer does not come in time.
 func (v *View) members(ctx context.Context) map[uint32]status.Member {
 	r := &v.reach
 	r.mu.Lock()

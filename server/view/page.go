@@ -52,7 +52,7 @@ var oneSession = tab{ID: "session", Name: "Sessions", answer: (*View).oneSession
 // pageData holds the contents of the page: the overview, and the answer of its tab, which may be nil.
 type pageData struct {
 	r       *http.Request
-	all     bool // the view shows all names
+	all     bool // whether the view shows all names
 	Tab     string
 	Title   string
 	Token   string
@@ -74,7 +74,7 @@ func (d *pageData) NextPage(offset int) string {
 	return "/?" + q.Encode()
 }
 
-// ask calls the function of a JSON answer with the page's parameters. It drops empty form fields.
+// ask() calls f, which computes a JSON answer, with the page's parameters. It drops empty form fields.
 func (d *pageData) ask(ctx context.Context, f ask.Answerer, name string) any {
 	values := d.r.URL.Query()
 	maps.DeleteFunc(values, func(_ string, v []string) bool { return v[0] == "" })
@@ -136,8 +136,8 @@ func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Req
 	v.desk.SendBytes(w, r, "text/html; charset=utf-8", b.Bytes())
 }
 
-// rendered is the page. It contains times instead of ages, so that it stays the same, byte for byte, while
-// nothing changes. The script turns the times into ages.
+// rendered() returns the template of the page. The page contains times instead of ages, so that it stays the
+// same, byte for byte, while nothing changes. The script turns the times into ages.
 var rendered = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(pageFuncs()).Parse(pageText))
 })
@@ -146,7 +146,7 @@ var rendered = sync.OnceValue(func() *template.Template {
 type rowOf struct {
 	Path string
 	Act  bool
-	Ask  bool // its program can be asked
+	Ask  bool // whether its program can be asked to give the lock back
 	C    contenderRow
 }
 
@@ -185,7 +185,7 @@ func pageFuncs() template.FuncMap {
 // crumb is the node that the page shows, or a node above it.
 type crumb struct{ Name, Path string }
 
-// ups returns the nodes from the root down to a path.
+// ups() returns the nodes from the root down to a path.
 func ups(path string) []crumb {
 	list := []crumb{{"/", "/"}}
 	for at, c := range path {
@@ -216,8 +216,8 @@ func holderOf(c contenderRow) string {
 	return c.Session.String()
 }
 
-// policies returns the page's content security policy: it may run its one script, use its one style, and call
-// the server that sent it.
+// policies() returns the page's content security policy: it may run its one script, use its one style, and
+// call the server that sent it.
 var policies = sync.OnceValue(func() string {
 	var b bytes.Buffer
 	if err := rendered().Execute(&b, &pageData{r: &http.Request{URL: &url.URL{}}}); err != nil {

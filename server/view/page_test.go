@@ -22,13 +22,13 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// still is a server that holds a tree and does nothing else.
+// The type still is a server that holds a tree and does nothing else.
 type still struct {
 	view.Source
 	st    *state.State
 	zxid  int64
 	views int
-	after func(views int) // what happens between two holds of the state lock
+	after func(views int) // runs after each hold of the state lock
 }
 
 func (s *still) View(f func(*state.State)) bool {
@@ -59,7 +59,7 @@ func (s *still) create(tb testing.TB, session int64, path, data string, flags in
 	must.Equal(tb, code, jute.OK, "create %.80q", path)
 }
 
-// serving is a server that serves clients.
+// The type serving is a server that serves clients.
 type serving struct{ *still }
 
 func (s serving) Status(n report.Need) *report.Status {
@@ -102,7 +102,7 @@ func TestAChildIsListedOnce(t *testing.T) {
 	v := view.New(view.Options{Source: s})
 	defer v.Close()
 	s.views, s.after = 0, func(views int) {
-		if views == 2 { // the newest children were read; the last one moves to the place of the removed child
+		if views == 2 { // the newest were read: remove an older child, and the last one takes its place
 			body := jute.AppendInt(jute.AppendString(nil, "/d/b0000"), -1)
 			_, code, _ := s.st.Tree().Apply(&tree.Change{Zxid: 9999, Session: 1}, jute.OpDelete, body, nil)
 			expect.Equal(t, code, jute.OK)
@@ -152,7 +152,7 @@ func TestAMillionChildren(t *testing.T) {
 		r := httptest.NewRequest("GET", "http://localhost"+path, nil)
 		var w *httptest.ResponseRecorder
 		var before, after runtime.MemStats
-		for range 10 { // a busy machine may need longer than an answer may take
+		for range 10 { // try again: on a busy machine an answer may take too long
 			w = httptest.NewRecorder()
 			runtime.ReadMemStats(&before)
 			if mux.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable {

@@ -33,17 +33,17 @@ type line struct {
 // Sizes of the picture.
 const (
 	maxBoxes  = 60 // how many parties the picture considers; those of deadlocks come first
-	maxCols   = 3  // columns of parties outside deadlocks
+	maxCols   = 3  // number of columns of parties outside deadlocks
 	maxRows   = 10
 	boxWidth  = 190
 	boxHeight = 46
 	colWidth  = 420 // a line between two columns has room for its label
 	bowWidth  = 310 // space to the right of the last column, for bows and their labels
-	bowLabel  = 78  // where the labels of bows begin
+	bowLabel  = 78  // distance from a box to the label of its bow
 	rowHeight = 76
 )
 
-// draw lays the graph out in columns: a party that waits stands to the left of those it waits
+// draw() lays the graph out in columns: a party that waits stands to the left of those it waits
 // for.
 func draw(g graphAnswer) *picture {
 	if len(g.Edges) == 0 {
@@ -137,8 +137,8 @@ func cyclesFirst(parties []partyRow) (order []int) {
 	return order
 }
 
-// lineOf draws one wait: from the right side of the waiting party to the left side of the other, or as a bow
-// on the right if both are in the same column.
+// lineOf draws one wait: from the right side of the waiting party to the left side of the party that it waits
+// for, or as a bow on the right if both are in the same column.
 func lineOf(e *recipe.Edge, from, to *box, i int) line {
 	l := line{Path: e.Path, Text: shortPath(answer.Visible(e.Path), 28),
 		Title: answer.Visible(e.Path) + ": " + answer.Visible(e.FromNode) + " waits for " +
@@ -176,7 +176,7 @@ func subOf(p *partyRow) string {
 	return p.Addr
 }
 
-// middle shortens a long name by cutting its middle out, because names differ at their ends.
+// middle() shortens a long name by cutting its middle out, because names differ at their ends.
 func middle(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {

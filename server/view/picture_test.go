@@ -177,7 +177,7 @@ func TestSamplesOfRates(t *testing.T) {
 	})
 }
 
-// busy is a Source with clients. Session n has n watches.
+// The type busy is a Source with clients. Session n has n watches.
 type busy struct {
 	told
 	conns []report.Conn
@@ -196,7 +196,7 @@ func (s *busy) WatchScan(f func(path string, session int64) bool) {
 	}
 }
 
-// crowded is a Source with an endless list of watches.
+// The type crowded is a Source with an endless list of watches.
 type crowded struct {
 	busy
 	told int

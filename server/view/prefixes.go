@@ -32,7 +32,7 @@ func prefixOf(s *look.Scan, path string) string {
 	return path
 }
 
-// label returns the label of a metric for a prefix. The keys of `known` are the prefixes that already have
+// label() returns the label of a metric for a prefix. The keys of `known` are the prefixes that already have
 // labels.
 func label[V any](known map[string]V, prefix string) string {
 	if _, ok := known[prefix]; !ok && places(known) >= maxPrefixes {
@@ -49,7 +49,7 @@ func places[V any](known map[string]V) int {
 	return len(known)
 }
 
-// sum returns the figures of a prefix.
+// sum() returns the figures of a prefix.
 func (m *meter) sum(prefix string) *lockSum {
 	sum := m.sums[prefix]
 	if sum == nil {

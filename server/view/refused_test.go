@@ -30,7 +30,7 @@ func TestServerWithoutAStateShowsNoLocks(t *testing.T) {
 	expect.Is(t, err, ask.ErrNotServing)
 }
 
-// alone is a source with a state and without connections.
+// The type alone is a source with a state and without connections.
 type alone struct {
 	Source
 	st *state.State

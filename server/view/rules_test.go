@@ -22,7 +22,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// told is a Source with the values that a test sets, and an empty tree.
+// The type told is a Source with the values that a test sets, and an empty tree.
 type told struct {
 	Source
 	status  report.Status
@@ -106,7 +106,7 @@ func TestReasonsNameWhatHappenedBefore(t *testing.T) {
 	}
 }
 
-// queue returns a lock whose contenders have the given data, and came at the times 1000, 2000, …
+// queue() returns a lock whose contenders have the given data, and came at the times 1000, 2000, …
 func queue(path string, data ...string) *recipe.Queue {
 	d := &turns.Dir{Path: path, Total: len(data), Next: int32(len(data))}
 	for i, text := range data {

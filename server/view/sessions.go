@@ -24,7 +24,7 @@ type sessionList struct {
 	Sessions []answer.Session `json:"sessions"`
 }
 
-// conns returns this server's connections by session.
+// conns() returns this server's connections by session.
 func (v *View) conns() map[int64]*report.Conn {
 	list := v.source.Conns()
 	by := make(map[int64]*report.Conn, len(list))

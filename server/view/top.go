@@ -24,7 +24,7 @@ type rates struct {
 type sample struct {
 	at             time.Time
 	counts         map[int64]observe.Count // by session
-	received, sent int64                   // packets of all connections, including those that have ended
+	received, sent int64                   // packets of all connections, also of those that have ended
 }
 
 const (
@@ -62,7 +62,7 @@ func (v *View) sample() sample {
 	return s
 }
 
-// figure returns the value by which rows are sorted.
+// figure() returns the value by which rows are sorted.
 func figure(r *answer.Busy, by string) int64 {
 	switch by {
 	case "bytes":
@@ -76,7 +76,7 @@ func figure(r *answer.Busy, by string) int64 {
 // maxWatchScan is how many watches are read to count them by path.
 const maxWatchScan = 200_000
 
-// top answers /top.
+// top() answers /top.
 func (v *View) top(_ context.Context, q *ask.Query) (any, error) {
 	by, limit := q.Text("by"), q.Number("limit", 20, 1, 200)
 	if by != "" && by != "requests" && by != "bytes" && by != "watches" {

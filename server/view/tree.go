@@ -25,7 +25,7 @@ type statRow struct {
 	Created    int64  `json:"created"` // ms since 1970
 	Modified   int64  `json:"modified"`
 	Version    int32  `json:"version"`
-	Session    string `json:"session,omitempty"` // session of an ephemeral node
+	Session    string `json:"session,omitempty"` // id of the session of an ephemeral node
 	DataLength int32  `json:"dataLength"`
 	Children   int32  `json:"children"`
 }
@@ -58,7 +58,7 @@ type nodeAnswer struct {
 	// Children are sorted by name. They begin after the name in the parameter `after`.
 	Children  []childRow `json:"children"`
 	More      bool       `json:"more,omitempty"`
-	Hidden    int        `json:"hidden,omitempty"` // children that not every client may list
+	Hidden    int        `json:"hidden,omitempty"` // number of children that not every client may list
 	Truncated string     `json:"truncated,omitempty"`
 	// The answer contains the data if the request asks for it and world:anyone may read it. The data is in
 	// Text, or in base 64 if it is not text.
@@ -119,7 +119,7 @@ func (v *View) oneNode(ctx context.Context, q *ask.Query) (any, error) {
 	return a, err
 }
 
-// show adds data to the answer: as text, or in base 64 if it is not text.
+// show() adds data to the answer: as text, or in base 64 if it is not text.
 func (a *nodeAnswer) show(data string) {
 	if len(data) > maxData {
 		a.DataNote = "too long: " + ask.Thousands(len(data)) + " bytes, the first " +
@@ -146,7 +146,7 @@ type child struct {
 	stat jute.Stat
 }
 
-// children lists the first `limit` children whose names come after the name `after`. It keeps little more
+// children() lists the first `limit` children whose names come after the name `after`. It keeps little more
 // than these in memory, even if the node has very many children.
 func (v *View) children(ctx context.Context, path, after string, limit int, a *nodeAnswer) error {
 	var walk tree.ChildWalk

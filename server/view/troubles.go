@@ -41,7 +41,7 @@ func wrongOf(l *recipe.Queue, what, do string) wrongRow {
 	return wrongRow{Path: ask.Clip(l.Path), What: what, Do: do, Holders: row(l, nil).Holders}
 }
 
-// someWrong is how many locks of each trouble the overview names, and how many waits.
+// someWrong is how many locks the overview names for each trouble, and how many waits it names.
 const someWrong = 5
 
 // now() returns the present problems with locks and the longest waits, for the overview of the page.
@@ -112,7 +112,7 @@ const noticeTime = time.Minute
 
 // lookSoon looks at all locks in the background, unless such a look is under way.
 func (v *View) lookSoon() {
-	v.reach.mu.Lock() // see Close
+	v.reach.mu.Lock() // Close() takes this lock, too, so that it waits for this look
 	defer v.reach.mu.Unlock()
 	if v.ctx.Err() != nil || !v.looking.CompareAndSwap(false, true) {
 		return

@@ -59,7 +59,7 @@ type View struct {
 	reach   reach
 	looking atomic.Bool
 	began   time.Time
-	ctx     context.Context // ends with Close
+	ctx     context.Context // Close() cancels it
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 }
@@ -89,7 +89,7 @@ func New(o Options) *View {
 
 // Close ends the goroutines in the background.
 func (v *View) Close() {
-	v.reach.mu.Lock() // no later request asks other servers
+	v.reach.mu.Lock() // after this, no request starts a goroutine
 	v.stop()
 	v.reach.mu.Unlock()
 	v.wg.Wait()

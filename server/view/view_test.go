@@ -73,7 +73,7 @@ func (r *rig) node(c *zk.Conn, path, data string, flags int32) string {
 	return made
 }
 
-// lock makes a contender of a plain lock.
+// lock() makes a contender of a plain lock.
 func (r *rig) lock(c *zk.Conn, path string) string {
 	r.Helper()
 	return r.node(c, path+"/lock-", "", zk.FlagEphemeral|zk.FlagSequence)
@@ -108,7 +108,7 @@ func (r *rig) request(method, path string, header map[string]string, body string
 	return a, b
 }
 
-// get sends a GET request, and checks that the answer is JSON of this version.
+// get() sends a GET request, and checks that the answer is JSON of this version.
 func (r *rig) get(code int, path string) object {
 	r.Helper()
 	a, b := r.request("GET", path, nil, "")

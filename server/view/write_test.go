@@ -29,7 +29,7 @@ func TestEndedSessionsAreSeenOnce(t *testing.T) {
 	}
 }
 
-// news is a Source with a list of ended sessions, the newest first.
+// The type news is a Source with a list of ended sessions, the newest first.
 type news struct {
 	told
 	list  []observe.EndedSession

@@ -32,12 +32,12 @@ var (
 
 // The limits that docs/limits.md states.
 const (
-	mostMemory = 256 << 20 // memory that an attack may add
+	mostMemory = 256 << 20 // bytes of memory that an attack may add
 	mostLog    = 64 << 20  // bytes of log beyond those of the stored data
-	// for the unused part of log segments: four segments of 16 MiB, one of which is about to be removed
+	// bytes for the unused part of log segments: four of 16 MiB, one of which is about to be removed
 	mostRoom    = 64 << 20
-	mostLeast   = 64 << 20 // for the 64 entries that the log always keeps, if they are the longest requests
-	mostStored  = 32 << 20 // for the stored data, with snapshots and one that is being written
+	mostLeast   = 64 << 20 // bytes for the 64 entries that the log always keeps, if they are the longest
+	mostStored  = 32 << 20 // bytes for the stored data, its snapshots, and one that is being written
 	mostHandOff = time.Second
 	descriptors = 512
 )
@@ -142,7 +142,7 @@ func targetOf(s *cluster.Server) target {
 	return target{Client: s.Client, Admin: s.Admin, Peer: s.Peer}
 }
 
-// TestAttacker is the process of one attack.
+// TestAttacker is not a test. launch() starts it as a process that runs one attack.
 func TestAttacker(t *testing.T) {
 	name := os.Getenv("ABUSE_ATTACK")
 	if name == "" {

@@ -36,16 +36,16 @@ type core struct {
 	state *state.State
 	now   proposal // the proposal that is being applied
 
-	innocent atomic.Int64 // the session of the innocent client
+	innocent atomic.Int64 // id of the innocent client's session
 
 	figures sync.Mutex
 	holds
 }
 
-// holds is the cost of holds of the state lock.
+// The type holds is the cost of holds of the state lock.
 type holds struct {
-	longest, sum time.Duration // processor time
-	steps        int           // of the request with the most steps
+	longest, sum time.Duration // processor time of the longest hold, and of all holds
+	steps        int           // steps of the request that took the most steps
 }
 
 type proposal struct {
@@ -88,8 +88,8 @@ func thread() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// measuring() returns the processor time that a call of thread() takes itself. hold() subtracts it, because a
-// short read takes less.
+// measuring() returns the processor time that a call of thread() itself takes. hold() subtracts this time,
+// because it is longer than a short read.
 var measuring = sync.OnceValue(func() time.Duration {
 	least := time.Hour
 	for range 1000 {
@@ -112,7 +112,7 @@ func (c *core) hold(f func()) {
 	c.sum += took
 }
 
-// take() returns the costs since its last call.
+// take() returns the costs since the last call of take().
 func (c *core) take() holds {
 	c.figures.Lock()
 	defer c.figures.Unlock()

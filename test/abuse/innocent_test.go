@@ -68,7 +68,7 @@ func (p *innocents) note(took time.Duration, err error) {
 	p.slowest = max(p.slowest, took)
 }
 
-// take() returns the counts since its last call.
+// take() returns the counts since the last call of take().
 func (p *innocents) take() (locks int, slowest time.Duration, trouble error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

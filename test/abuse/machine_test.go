@@ -14,8 +14,9 @@ import (
 )
 
 // slower() returns how many times longer a step of a request takes on this machine than on the machine of
-// docs/limits.md. The result is at least 1 and at most 2, because a longer step is a fault of the program.
-// The tests multiply limits of time by the result. The step is measured in the same run as the attacks.
+// docs/limits.md. The result is at least 1 and at most 2: if a step takes even longer, the program is at
+// fault. The tests multiply limits of time by the result. The step is measured in the same run as the
+// attacks.
 func slower(t *testing.T) float64 {
 	const creates, name = 10_000, 10
 	request := make([]byte, 0, creates*100)

@@ -11,7 +11,7 @@ import (
 
 // measure is what one server uses during an attack.
 type measure struct {
-	before, peak int64 // resident memory
+	before, peak int64 // bytes of resident memory: before the attack, and the peak during it
 	disk, most   int64 // bytes on disk: before the attack, and the peak during it
 	files        int   // peak number of descriptors
 }

@@ -140,8 +140,8 @@ func (a *attacker) looked(f func()) {
 	wg.Wait()
 }
 
-// scrapes sends each server the requests of a monitoring system each second, from an address that is not the
-// attacker's.
+// The type scrapes sends each server the requests of a monitoring system each second, from an address that is
+// not the attacker's.
 type scrapes struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -194,7 +194,7 @@ func (s *scrapes) ask(ctx context.Context, f func(context.Context) error) {
 	}
 }
 
-// take() returns the scrapes since its last call.
+// take() returns the scrapes since the last call of take().
 func (s *scrapes) take() (asked int, slowest time.Duration, trouble error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,15 +33,15 @@ var (
 const (
 	longestHold = 20 * time.Millisecond // processor time of one request
 	lockShare   = 3                     // holds may take 1/lockShare of the time
-	freeHolds   = 60 * time.Millisecond // more time for holds: for one burst and one request
+	freeHolds   = 60 * time.Millisecond // holds may take this much more time: for one burst and one request
 )
 
 // draw is a random attack: the nodes that it finds, its identity and its requests.
 type draw struct {
 	*rand.Rand
 	seed           uint64
-	levels, length int        // of the deepest path
-	acl            []jute.ACL // of the nodes that requests name
+	levels, length int        // of the deepest path: its levels, and the bytes of each name
+	acl            []jute.ACL // ACL of the nodes that requests name
 	nodes          int        // number of nodes, which requests name in turn
 	data           int        // bytes in each node
 	quotas         int
@@ -49,7 +49,7 @@ type draw struct {
 	written        int // bytes of data in each write
 	identities     int
 	watchers       int
-	prefixes       bool // each watcher watches each level and everything below
+	prefixes       bool // whether each watcher watches each level and everything below
 	attackers      int
 	op, beside     jute.OpCode // requests have these operations in turn
 	malformed      bool        // a request is cut short
@@ -134,7 +134,7 @@ func (d *draw) prepare(c *wire.Conn) error {
 			return err
 		}
 	}
-	for i := range d.quotas { // on the directory, and on directories that do not exist
+	for i := range d.quotas { // set quotas on the directory, and on directories that do not exist
 		top := "/zookeeper/quota" + d.dir(1)
 		if i > 0 {
 			top = fmt.Sprint("/zookeeper/quota/q", i)
@@ -154,7 +154,7 @@ func (d *draw) prepare(c *wire.Conn) error {
 	return nil
 }
 
-// body() is the body of one operation.
+// body() returns the body of one operation.
 func (d *draw) body(op jute.OpCode, i int) []byte {
 	switch op {
 	case jute.OpCheck, jute.OpDelete:
@@ -248,7 +248,7 @@ func (d *draw) open(ctx context.Context, addr string, f func(c *wire.Conn) error
 	})
 }
 
-// watch() watches until the attack ends.
+// watch() sets recursive watches, and keeps the connection until the attack ends.
 func (d *draw) watch(c *wire.Conn, i int) error {
 	for level := d.levels; level > 0; level-- {
 		if err := c.AddWatch(d.dir(level), jute.AddWatchRecursive); err != nil {
@@ -266,12 +266,12 @@ func (d *draw) watch(c *wire.Conn, i int) error {
 	return err
 }
 
-// measured is the cost of an attack.
+// The type measured is the cost of an attack.
 type measured struct {
 	holds
 	lasted  time.Duration
-	memory  int64         // the growth of the process, which also runs the attackers
-	slowest time.Duration // of the innocent client
+	memory  int64         // bytes by which the process grew; it also runs the attackers
+	slowest time.Duration // the longest lock cycle of the innocent client
 	locks   int
 }
 

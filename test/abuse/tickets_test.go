@@ -229,8 +229,8 @@ func (c *caller) median() (middle time.Duration, n int, trouble error) {
 	return took[len(took)/2], len(took), trouble
 }
 
-// TestTicketAbuse sets hostile callers on the port for tickets. They may make an innocent caller at most
-// twice as slow, take none of its tickets, and expose no secret.
+// TestTicketAbuse sets hostile callers on the port for tickets. An innocent caller must not become more than
+// twice as slow or lose a ticket, and no secret may be exposed.
 func TestTicketAbuse(t *testing.T) {
 	limited(t)
 	dir := t.TempDir()

@@ -28,7 +28,7 @@ type State struct {
 // New returns a State without entries.
 func New() *State { return With(apply.Options{ID: 1, Cluster: "c"}) }
 
-// With returns a state with options o. The state's Ear is the observer unless o has one.
+// With returns a state with options o. The state's Ear is the observer unless o has another observer.
 func With(o apply.Options) *State {
 	a := &State{Ear: new(Ear)}
 	if o.Observer == nil {
@@ -129,7 +129,7 @@ func (e *Ear) Reset() {
 	e.resets++
 }
 
-// Resets returns how often Reset was called: each time a server cuts off all its clients.
+// Resets returns how often Reset was called. A server calls it when it cuts off all its clients.
 func (e *Ear) Resets() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

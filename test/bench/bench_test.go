@@ -81,8 +81,8 @@ func TestNumberKeepsThreeDigits(t *testing.T) {
 	}
 }
 
-// Each point that needs no servers of its own runs for a moment. Its report has no failures, and leaves
-// nothing on the server.
+// Each point that needs no servers of its own runs for a moment. The report shows no failures, and no point
+// leaves anything on the server.
 func TestPointsRunAgainstAServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()

@@ -90,7 +90,7 @@ func runBoth(cfg *config, s *side, conns []*wire.Pipe, work []workload, writers 
 	return out, nil
 }
 
-// failover measures how long writes at the surviving servers stop when the leader, or another voter,
+// failover() measures how long writes at the surviving servers stop when the leader, or another voter,
 // is killed.
 func failover(name, victim string, good3 float64) point {
 	return point{
@@ -112,7 +112,7 @@ type survivor struct {
 	dropped bool
 }
 
-// write sets the survivor's node once, and reconnects as often as necessary.
+// write() sets the survivor's node once, and reconnects as often as necessary.
 func (v *survivor) write(deadline time.Time) error {
 	for {
 		v.c.SetDeadline(deadline)
@@ -143,7 +143,7 @@ func runFailover(cfg *config, e *cluster.Ensemble, leads bool) (out sample, err 
 	if err != nil {
 		return out, err
 	}
-	if !leads { // another voter
+	if !leads { // kill another voter
 		victim = e.Servers[victim.ID%cfg.nodes]
 	}
 	var clients []*survivor

@@ -19,8 +19,8 @@ import (
 //go:embed floor/floor.c
 var floorSource []byte
 
-// floor is the processes of a C program that does only what no server can avoid: the messages of clients and
-// servers, and the syncs. All time beyond it is the server's own.
+// floor holds the processes of a C program that does only what every server must do: it handles the messages
+// of clients and servers, and syncs. Only the time beyond the floor is a server's own.
 type floor struct {
 	list []*exec.Cmd
 }

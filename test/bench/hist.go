@@ -48,7 +48,7 @@ func (h *hist) merge(o *hist) {
 	h.max = max(h.max, o.max)
 }
 
-// quantile returns the middle of the bucket that holds the quantile q, a number from 0 to 1.
+// quantile() returns the middle of the bucket that holds the quantile q, a number from 0 to 1.
 func (h *hist) quantile(q float64) time.Duration {
 	rest := int64(q * float64(h.n))
 	for i, c := range h.counts {

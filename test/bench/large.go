@@ -9,7 +9,7 @@ import (
 )
 
 // A server with a large state gives unused memory back after it has been idle for a while. It has settled
-// when its memory has not shrunk for settleTime. The wait for that ends after settleMost.
+// when its memory has not shrunk for settleTime. settled() waits for that at most settleMost.
 const (
 	settleTime = 45 * time.Second
 	settleMost = 5 * time.Minute

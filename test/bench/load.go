@@ -15,9 +15,9 @@ import (
 // workload is the repeated work of one connection on each of its slots. An operation may take
 // several requests: the lock cycle takes three.
 type workload interface {
-	// start appends the first request of a slot's next operation.
+	// start() appends the first request of a slot's next operation.
 	start(c *wire.Pipe, slot int)
-	// step handles a reply; it either appends the next request of the operation
+	// step() handles a reply; it either appends the next request of the operation
 	// and returns false, or returns true when the operation is complete.
 	step(c *wire.Pipe, slot int, r *wire.Frame) bool
 }
@@ -96,9 +96,9 @@ type lane struct {
 
 	mu      sync.Mutex // guards the requests that c writes, and all fields below
 	free    []int
-	started []time.Time // by slot
+	started []time.Time // when each slot's operation began
 	queue   []int       // slots in the order of their outstanding requests
-	waiting []time.Time // operations for which no slot was free
+	waiting []time.Time // begin times of operations for which no slot was free
 	last    bool        // begin() is not called again
 	err     error       // from the goroutine that reads
 }
@@ -112,8 +112,8 @@ func newLane(c *wire.Pipe, work workload, slots int, end time.Time) *lane {
 	return l
 }
 
-// begin starts an operation if a slot is free; otherwise the operation waits for a slot. The last operation
-// has a zero start time.
+// begin() starts an operation if a slot is free; otherwise the operation waits for a slot. If `last` is true,
+// this is the last operation, and its start time is zero, so that it is not counted.
 func (l *lane) begin(from time.Time, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +129,7 @@ func (l *lane) begin(from time.Time, last bool) error {
 	return l.c.Flush()
 }
 
-// fill starts operations that wait, as long as slots are free.
+// fill() starts operations that wait, as long as slots are free.
 func (l *lane) fill() {
 	for len(l.waiting) > 0 && len(l.free) > 0 {
 		slot := l.free[len(l.free)-1]
@@ -163,7 +163,7 @@ func (l *lane) read() error {
 	}
 }
 
-// answer passes a reply to the operation that has waited longest for one.
+// answer() passes a reply to the operation that has waited longest for one.
 func (l *lane) answer(r *wire.Frame) error {
 	if r.Code != jute.OK {
 		return r.Code
@@ -180,7 +180,7 @@ func (l *lane) answer(r *wire.Frame) error {
 	return nil
 }
 
-// drive calls f for all connections at once. Each call begins operations until the time `end`, which is d
+// drive() calls f for all connections at once. Each call begins operations until the time `end`, which is d
 // from now, and calls done() for each complete operation. drive() returns the result of these operations.
 func drive(conns []*wire.Pipe, d time.Duration,
 	f func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error) (*result, error) {
@@ -191,11 +191,11 @@ func drive(conns []*wire.Pipe, d time.Duration,
 		stop     atomic.Bool
 		begin    = time.Now()
 		end      = begin.Add(d)
-		lastDone atomic.Int64 // ns since `begin`
+		lastDone atomic.Int64 // when the last operation ended, in ns since `begin`
 		pause    atomic.Int64
 		wg       sync.WaitGroup
 	)
-	// completed is called for each operation inside the measured time.
+	// completed() is called for each operation inside the measured time.
 	completed := func(now time.Time) {
 		at := int64(now.Sub(begin))
 		gap := at - lastDone.Swap(at)
@@ -226,7 +226,7 @@ func drive(conns []*wire.Pipe, d time.Duration,
 	return total, errors.Join(errs...)
 }
 
-// parallel calls f(0) … f(n-1) from at most `limit` goroutines, and returns the first error of each
+// parallel() calls f(0) … f(n-1) from at most `limit` goroutines, and returns the first error of each
 // goroutine.
 func parallel(limit, n int, f func(int) error) error {
 	var (

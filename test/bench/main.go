@@ -94,7 +94,7 @@ func main() {
 	}
 }
 
-// defaults fills in unset values.
+// defaults() fills in unset values.
 func (c *config) defaults(rounds int, warm, duration time.Duration, sessions, large int) {
 	fill := func(v *int, d int) {
 		if *v == 0 {

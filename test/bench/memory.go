@@ -114,7 +114,7 @@ func znodeMemory(n int) point {
 		func(addrs []string) (func(), error) { return func() {}, fill(addrs[0], payload, n) })
 }
 
-// fill creates n nodes with data, a thousand to a directory.
+// fill() creates n nodes with data, a thousand to a directory.
 func fill(addr string, data []byte, n int) error {
 	const perDir = 1000
 	dirs := (n + perDir - 1) / perDir

@@ -45,7 +45,8 @@ func (s *side) look(n int) (closed func() error) {
 	}
 }
 
-// page fetches a page and returns its new etag. The server sends no text if the page still has the old etag.
+// page() fetches a page and returns its new etag. The server sends no text if the page still has the old
+// etag.
 func page(url, etag string) (string, error) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {

@@ -16,13 +16,13 @@ type metric struct {
 	name  string // added to the point's name; empty for its main figure
 	unit  string
 	value float64
-	lower bool // less is better
+	lower bool // whether less is better
 }
 
 // sample is the result of one round of a point on one side.
 type sample struct {
 	metrics []metric
-	ops     int64   // operations that were measured; zero for a point without any
+	ops     int64   // number of measured operations; zero for a point without any
 	tails   tails   // zero if no latency is measured
 	server  float64 // CPU µs per operation, all servers; zero if unknown
 	client  float64
@@ -35,11 +35,11 @@ type point struct {
 	help  string
 	good  float64 // the ratio to reach on one node, 0 if none is set
 	good3 float64 // the ratio to reach on three nodes
-	only  int     // number of nodes it needs, 0 for any
-	alone bool    // starts its own servers; the shared servers stop while it runs
-	once  bool    // takes too long for rounds: each side runs it once
-	floor bool    // the floor can run it, too
-	// start starts the side's own servers for all rounds of the point; nil: run() starts the servers it needs.
+	only  int     // number of servers that the point needs, 0 for any
+	alone bool    // whether the point starts its own servers; then the shared servers stop
+	once  bool    // whether the point takes too long for rounds: each side runs it once
+	floor bool    // whether the floor can run the point, too
+	// start() starts the side's own servers for all rounds of the point; nil: run() starts the servers it needs.
 	start func(c *config, s *side) (*cluster.Ensemble, error)
 	run   func(c *config, s *side) (sample, error)
 	// at() runs a round in which operations begin at random times, `rate` of them a second; nil: the point has
@@ -47,7 +47,7 @@ type point struct {
 	at func(c *config, s *side, rate float64) (sample, error)
 }
 
-// goal returns the ratio to reach with the given number of nodes.
+// goal() returns the ratio to reach with the given number of nodes.
 func (p point) goal(nodes int) float64 {
 	if nodes > 1 {
 		return p.good3
@@ -55,7 +55,7 @@ func (p point) goal(nodes int) float64 {
 	return p.good
 }
 
-// matches reports whether a selection names the point: in full, or by the part before @ or :.
+// matches() reports whether a selection names the point: in full, or by the part before @ or :.
 func (p point) matches(selection string) bool {
 	if selection == "" {
 		return true
@@ -105,15 +105,15 @@ func (u usage) alone(ops int64) []metric {
 // builder makes the workload of a connection; `dir` is a directory that only this connection uses.
 type builder func(c *wire.Pipe, dir string, depth int) (w workload, cleanup func() error, err error)
 
-// shape is how a workload is measured: conns × depth operations are always in flight or, at a rate, conns
-// connections begin operations at random times.
+// shape is how a workload is measured. Without a rate, `conns` × `depth` operations are always in flight. At
+// a rate, `conns` connections begin operations at random times.
 type shape struct {
 	name         string
 	conns, depth int
 	build        builder
 }
 
-// throughput is a point that keeps conns × depth operations in flight.
+// throughput() returns a point that keeps `conns` × `depth` operations in flight.
 func throughput(name string, conns, depth int, good, good3 float64, help string, build builder) point {
 	f := shape{name, conns, depth, build}
 	p := point{name: fmt.Sprintf("%s@%d", name, conns), help: help, good: good, good3: good3}
@@ -128,7 +128,7 @@ func throughput(name string, conns, depth int, good, good3 float64, help string,
 	return p
 }
 
-// measure runs one round at a rate. If the rate is 0, operations run as fast as the side can.
+// measure() runs one round at a rate. If the rate is 0, operations run as fast as the side can.
 func (f shape) measure(c *config, s *side, rate float64) (out sample, err error) {
 	root := c.unique(f.name)
 	err = s.stage(root, 1+f.conns, func(conns []*wire.Pipe) (err error) {

@@ -1,6 +1,6 @@
 package main
 
-// points returns all points, in the order of the report. The numbers are the ratios that zlockd must reach.
+// points() returns all points, in the order of the report. The numbers are the ratios that zlockd must reach.
 func points(c *config) []point {
 	const (
 		lockHelp   = "lock cycle: create ephemeral sequential, list, delete; every slot has a lock of its own"

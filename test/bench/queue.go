@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// handoff measures the time from the holder's delete until the next contender knows that it holds the lock.
+// handoff() measures the time from the holder's delete until the next contender knows that it holds the lock.
 // The contender learns this as in the recipes: after the event it lists the directory, and its own node
 // is the first.
 func handoff(waiters int, good float64) point {
@@ -27,10 +27,10 @@ func handoff(waiters int, good float64) point {
 type contender struct {
 	c    *wire.Pipe
 	dir  string
-	mine string // name of its node, without the directory
+	mine string // name of the contender's node, without the directory
 }
 
-// enqueue creates the contender's node.
+// enqueue() creates the contender's node.
 func (w *contender) enqueue() error {
 	w.c.Create(w.dir+"/lock-", nil, jute.FlagEphemeralSequential)
 	r, err := w.c.Do()
@@ -40,7 +40,7 @@ func (w *contender) enqueue() error {
 	return err
 }
 
-// await blocks until the contender's node is the first.
+// await() blocks until the contender's node is the first.
 func (w *contender) await() error {
 	for {
 		w.c.Children(w.dir, false)
@@ -70,7 +70,7 @@ func (w *contender) await() error {
 	}
 }
 
-// predecessor returns the greatest name below the name `mine` in a getChildren reply.
+// predecessor() returns the greatest name below the name `mine` in a getChildren reply.
 func predecessor(body []byte, mine string) string {
 	d := jute.NewDecoder(body)
 	best := ""
@@ -119,7 +119,7 @@ func runHandoff(cfg *config, s *side, waiters int) (out sample, err error) {
 	return out, err
 }
 
-// herd measures a lock whose waiters all watch the directory: one release wakes all of them, and each lists
+// herd() measures a lock whose waiters all watch the directory: one release wakes all of them, and each lists
 // and watches the directory again.
 func herd(waiters int, good float64) point {
 	return point{

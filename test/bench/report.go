@@ -35,7 +35,7 @@ func newReport(c *config, sides []*side) *report {
 	return r
 }
 
-// add makes the rows of a point, one per metric.
+// add() makes the rows of a point, one per metric.
 func (r *report) add(p point, out outcome, err error) {
 	rounds := out.rounds
 	r.notes = append(r.notes, out.notes...)
@@ -110,7 +110,7 @@ func (r *report) label(p point, m metric) string {
 	return "`" + p.name + "` " + m.name
 }
 
-// ratio returns how many times better a is than b.
+// ratio() returns how many times better a is than b.
 func ratio(a, b float64, lower bool) float64 {
 	if lower {
 		a, b = b, a
@@ -182,7 +182,7 @@ func rangeOf(ratios []float64) string {
 	return fmt.Sprintf("**%.2f** (%.2f–%.2f)", measure.Median(ratios), slices.Min(ratios), slices.Max(ratios))
 }
 
-// number prints three significant digits with thousands separated.
+// number() prints three significant digits with thousands separated.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v):
@@ -212,8 +212,8 @@ func of(rounds [][]*sample, k int, f func(*sample) float64) float64 {
 	return measure.Median(list)
 }
 
-// latency returns the quantiles of the latency of side k. They come from the rounds in which all sides run at
-// one rate, because in the other rounds a side is as busy as it can be, and an operation mostly waits for
+// latency() returns the quantiles of the latency of side k. They come from the rounds in which all sides run
+// at one rate, because in the other rounds a side is as busy as it can be, and an operation mostly waits for
 // those before it. Only for a point whose rate cannot be chosen, they come from the other rounds.
 func (o outcome) latency(k int) string {
 	rounds, rate := o.rounds, ""

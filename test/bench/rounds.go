@@ -14,7 +14,7 @@ import (
 // side that cannot measure the point.
 type outcome struct {
 	rounds [][]*sample
-	// equal holds the rounds in which all sides run at one rate: half the rate that the slower compared side
+	// `equal` holds the rounds in which all sides run at one rate: half the rate that the slower compared side
 	// reaches.
 	equal [][]*sample
 	rate  float64
@@ -31,7 +31,7 @@ func (c *config) measurePoint(p point, sides []*side) (out outcome, err error) {
 		}
 	}
 	var errs []error
-	over := make([]bool, len(sides)) // the side cannot measure the point, or its measurement failed
+	over := make([]bool, len(sides)) // by side: the side cannot measure the point, or its measurement failed
 	end := func(i int, when string, err error) {
 		over[i] = true
 		sides[i].endOwn()

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// second measures what a second cluster of three servers costs when both clusters run in this process.
+// second() measures what a second cluster of three servers costs when both clusters run in this process.
 func second() point {
 	return point{
 		name: "second", only: 1, alone: true,
@@ -83,7 +83,7 @@ func atRest(c *config) (memory, busy float64) {
 	return float64(m.HeapInuse+m.StackInuse) / 1e6, busy
 }
 
-// embed starts a durable cluster of three in this process and returns the address of a server.
+// embed() starts a durable cluster of three in this process and returns the address of a server.
 func embed(c *config) (addr string, closed func(), err error) {
 	const n = 3
 	dir, err := os.MkdirTemp(c.dir, "zlockd-second-")

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// answer measures how long a writing client waits for its reply while other sessions watch.
+// answer() measures how long a writing client waits for its reply while other sessions watch.
 func answer(watchers int, good float64) point {
 	return point{
 		name: fmt.Sprintf("answer:%d", watchers), good: good, good3: good,
@@ -18,7 +18,7 @@ func answer(watchers int, good float64) point {
 	}
 }
 
-// fanout measures a write that many sessions watch.
+// fanout() measures a write that many sessions watch.
 func fanout(watchers int, good float64) point {
 	return point{
 		name: fmt.Sprintf("fanout:%d", watchers), good: good, good3: good, floor: true,
@@ -88,7 +88,7 @@ func runWatched(cfg *config, s *side, n int, reply bool) (out sample, err error)
 	return out, err
 }
 
-// churn measures sessions that come, create an ephemeral node and go.
+// churn() measures sessions that come, create an ephemeral node and go.
 func churn(clients int, good float64) point {
 	return point{
 		name: fmt.Sprintf("churn@%d", clients), good: good, good3: good,
@@ -129,7 +129,7 @@ func runChurn(cfg *config, s *side, clients int) (out sample, err error) {
 	return out, err
 }
 
-// expiry lets many sessions fall silent at once, and measures how late the servers end the last of them.
+// expiry() lets many sessions fall silent at once, and measures how late the servers end the last of them.
 func expiry(sessions int, good float64) point {
 	return point{
 		name: fmt.Sprintf("expiry:%d", sessions), good: good, good3: good, alone: true,

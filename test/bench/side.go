@@ -22,7 +22,7 @@ const sessionTimeout = 40 * time.Second
 type side struct {
 	name     string
 	options  cluster.Options
-	steady   *cluster.Ensemble // runs through all rounds; nil for external servers
+	steady   *cluster.Ensemble // servers that run through all rounds; nil for external servers
 	company  []*wire.Pipe      // sessions without work at the steady servers
 	own      *cluster.Ensemble // the servers of one point, for all its rounds
 	external []string
@@ -67,7 +67,7 @@ func newSide(spec string, c *config) (*side, error) {
 	return s, err
 }
 
-// ensure starts the steady servers if they do not run.
+// ensure() starts the steady servers if they do not run.
 func (s *side) ensure() error {
 	if s.external != nil || s.steady != nil {
 		return nil
@@ -98,7 +98,7 @@ func (s *side) endOwn() {
 	}
 }
 
-// prepare lays out new servers without starting them; change() may alter the options.
+// prepare() lays out new servers without starting them; change() may alter the options.
 func (s *side) prepare(change func(*cluster.Options)) (*cluster.Ensemble, error) {
 	if s.external != nil {
 		return nil, errNotHere
@@ -132,7 +132,7 @@ func (s *side) close() {
 	s.abandon()
 }
 
-// abandon stops the servers and removes their directories. It leaves the fields of the side as they are,
+// abandon() stops the servers and removes their directories. It leaves the fields of the side as they are,
 // because a point that still runs may use them.
 func (s *side) abandon() {
 	for _, e := range []*cluster.Ensemble{s.steady, s.own} {
@@ -146,7 +146,7 @@ func (s *side) abandon() {
 	os.RemoveAll(s.base)
 }
 
-// addrs returns the client addresses of the steady servers.
+// addrs() returns the client addresses of the steady servers.
 func (s *side) addrs() []string {
 	if s.external != nil {
 		return s.external
@@ -169,7 +169,7 @@ func serving(e *cluster.Ensemble) []*cluster.Server {
 	return e.Servers
 }
 
-// pids returns the server processes; nil for external servers.
+// pids() returns the server processes; nil for external servers.
 func (s *side) pids() []int {
 	if s.floor != nil {
 		return s.floor.pids()
@@ -180,7 +180,7 @@ func (s *side) pids() []int {
 	return s.steady.Pids()
 }
 
-// leader returns the process that leads a cluster; nil if there is no cluster.
+// leader() returns the process that leads a cluster; nil if there is no cluster.
 func (s *side) leader() (pids []int) {
 	if s.steady != nil && len(s.steady.Servers) > 1 {
 		if l := s.steady.Leader(); l != nil {
@@ -190,7 +190,7 @@ func (s *side) leader() (pids []int) {
 	return nil
 }
 
-// settings describes the options of the side.
+// settings() describes the options of the side.
 func (s *side) settings() string {
 	var b strings.Builder
 	if s.external != nil {

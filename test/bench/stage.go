@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// dial opens a session at the next server in turn.
+// dial() opens a session at the next server in turn.
 func (s *side) dial() (*wire.Pipe, error) {
 	list := s.addrs()
 	return wire.OpenPipe(list[int(s.next.Add(1))%len(list)], sessionTimeout)
@@ -51,7 +51,7 @@ func do(c *wire.Pipe) error {
 	return err
 }
 
-// stage makes a node and calls f with n sessions that see it. Then it removes the node and its children.
+// stage() makes a node and calls f with n sessions that see it. Then it removes the node and its children.
 func (s *side) stage(root string, n int, f func(conns []*wire.Pipe) error) error {
 	list := s.addrs()
 	first := int(s.next.Add(1)) % len(list)
@@ -98,7 +98,7 @@ func (w *window) open() bool {
 	return time.Now().Before(w.end) || w.lat.n == 0
 }
 
-// add counts an operation that ends now, if it belongs to the measured time.
+// add() counts an operation that ends now, if it belongs to the measured time.
 func (w *window) add(from time.Time) {
 	now := time.Now()
 	w.mu.Lock()
@@ -113,7 +113,7 @@ func (w *window) add(from time.Time) {
 	w.last = now
 }
 
-// sample returns the latencies, and the processor time of each operation.
+// sample() returns the latencies, and the processor time of each operation.
 func (w *window) sample() (out sample) {
 	out.ops = w.lat.n
 	out.server, out.client = w.before.perOp(w.lat.n)
@@ -121,7 +121,7 @@ func (w *window) sample() (out sample) {
 	return out
 }
 
-// rate returns the operations per second.
+// rate() returns the operations per second.
 func (w *window) rate() float64 {
 	return float64(w.lat.n) / max(w.end.Sub(w.begin), w.last.Sub(w.begin)).Seconds()
 }

@@ -91,7 +91,7 @@ func startPoint(name, help string, good float64, change func(*cluster.Options)) 
 	}
 }
 
-// startup measures the time from the start of a process on an empty data directory to its first create.
+// startup() measures the time from the start of a process on an empty data directory to its first create.
 func startup() point {
 	return startPoint("startup", "process start on an empty directory to the first answered create", 8, nil)
 }
@@ -148,7 +148,7 @@ func bigServer(c *config, s *side, n int, change func(*cluster.Options)) (*clust
 	return e, nil
 }
 
-// restart measures a start with a large state, after a kill.
+// restart() measures a start with a large state, after a kill.
 func restart(n int) point {
 	return point{
 		name: fmt.Sprintf("restart:%d", n), good: 3, alone: true,
@@ -176,7 +176,7 @@ func restart(n int) point {
 // snapshotConns is how many connections write while snapshots are taken.
 const snapshotConns = 64
 
-// snapshots measures how snapshots of a large state affect writes.
+// snapshots() measures how snapshots of a large state affect writes.
 func snapshots(n int) point {
 	return point{
 		name: fmt.Sprintf("snapshots:%d", n), alone: true, once: true,

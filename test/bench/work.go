@@ -62,7 +62,7 @@ type createWork struct {
 
 func (w *createWork) path(i int) string { return w.dir + "/c" + strconv.Itoa(i) }
 
-// remove deletes the nodes that exist by now.
+// remove() deletes the nodes that exist by now.
 func (w *createWork) remove(c *wire.Pipe) error {
 	n := w.n
 	w.n = 0
@@ -112,7 +112,7 @@ func makeNodes(c *wire.Pipe, paths []string) error {
 	return bulk(c, len(paths), func(i int) { c.Create(paths[i], payload, 0) }, jute.OK)
 }
 
-// bulk sends n requests with at most 200 in flight. Each answer must have one of the codes in `want`.
+// bulk() sends n requests with at most 200 in flight. Each answer must have one of the codes in `want`.
 func bulk(c *wire.Pipe, n int, send func(i int), want ...jute.ErrCode) error {
 	const size = 200
 	sent := 0

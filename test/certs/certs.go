@@ -25,8 +25,8 @@ type Authority struct {
 	Cert *x509.Certificate
 	Key  *ecdsa.PrivateKey
 	Dir  string
-	From time.Duration // relative to now; default: an hour ago
-	Life time.Duration // default: an hour
+	From time.Duration // when certificates become valid, relative to now; default: an hour ago
+	Life time.Duration // how long certificates are valid from now on; default: an hour
 }
 
 // New makes an authority. It writes the certificate to ca.pem in the directory, and the key to ca.key.

@@ -12,8 +12,8 @@ import (
 
 // FreePorts returns n unused loopback addresses. No other test on this machine gets them while this process
 // runs. The ports are below the range from which the system takes ports for outgoing connections, so no
-// connection takes a port between its choice and its use. The ports are above those that the tests of the
-// clients use without reserving them: 2000 to 16,100, 20,000 to 20,030 and 22,181 to 22,883.
+// outgoing connection takes a port before its server listens on it. The ports are above those that the tests
+// of the clients use without reserving them: 2000 to 16,100, 20,000 to 20,030 and 22,181 to 22,883.
 func FreePorts(n int) ([]string, error) {
 	if err := os.MkdirAll(reserved.dir, 0o700); err != nil {
 		return nil, err
@@ -30,8 +30,8 @@ func FreePorts(n int) ([]string, error) {
 	return list, nil
 }
 
-// reserved holds the locked files of the ports of this process. The files stay locked, because a test may
-// start a killed server again on its port.
+// The variable reserved holds the locked files of the ports of this process. The files stay locked, because a
+// test may start a killed server again on its port.
 var reserved = struct {
 	sync.Mutex
 	dir   string

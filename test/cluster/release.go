@@ -13,7 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// FirstRelease is the release without tickets, and without the rules that a new cluster now begins with.
+// FirstRelease is the first release. It has no tickets, and lacks the rules with which a new cluster now
+// begins.
 const FirstRelease = "0.1.0"
 
 // Releases returns the recorded releases, oldest first.

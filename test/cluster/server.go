@@ -30,12 +30,12 @@ const (
 // settings in a temporary directory.
 type Options struct {
 	Kind  Kind
-	Nodes int // default 1
+	Nodes int // number of servers with a vote; default 1
 	Spare int // number of further servers, which could join; Run does not start them
 	// Observers is the number of servers that follow without a vote; they are listed after the Nodes.
 	Observers int
 	Dir       string // where data and logs go; default a temporary directory, removed by Close
-	Dev       bool   // zlockd in memory
+	Dev       bool   // whether zlockd keeps its state in memory only
 
 	Binary string   // zlockd's binary; default: built from this module, or ZLOCKD_BIN
 	Flags  []string // more flags of zlockd; {id} in a flag stands for the server's id
@@ -47,12 +47,13 @@ type Options struct {
 	// {client}, {port} (of the client address), {peer}, {admin}, {peers} and {peer-urls} in it are filled in.
 	Command []string
 
-	ReadyTimeout time.Duration // default 90 s
+	ReadyTimeout time.Duration // how long servers may take until they serve; default 90 s
 }
 
-// Host is where a server runs and its clients dial from. The zero value is this machine.
+// Host is the machine on which a server runs, and from which its clients dial. The zero value is this
+// machine.
 type Host struct {
-	Addr string   // default loopback
+	Addr string   // address of the servers on this host; default loopback
 	Exec []string // the command that runs another command on the host
 	Dial func(addr string, limit time.Duration) (net.Conn, error)
 }
@@ -81,7 +82,7 @@ type Server struct {
 	Kind                Kind
 	Client, Peer, Admin string // host:port
 	Election            string // ZooKeeper's third port
-	Dir                 string // the server's data and its log
+	Dir                 string // directory of the server's data and its log
 	Args                []string
 
 	host    Host
@@ -378,10 +379,10 @@ func (s *Server) serves() bool {
 	return err == nil
 }
 
-// Word sends a four-letter word to addr and returns the answer. On any error it returns an empty answer.
+// Word sends a four-letter word to `addr` and returns the answer. On any error it returns an empty answer.
 func Word(addr, w string) string { return (&Server{Client: addr}).Word(w) }
 
-// Mode returns the mode that the server at addr reports; see Server.Mode.
+// Mode returns the mode that the server at `addr` reports; see Server.Mode.
 func Mode(addr string) string { return (&Server{Client: addr}).Mode() }
 
 // Word sends a four-letter word to the server.

@@ -191,7 +191,7 @@ func (e *Ensemble) SameState() {
 	want := map[string]string{}
 	compared := 0
 	for _, s := range e.Servers {
-		m := s.hashes() // empty before the first digest since the server got its state
+		m := s.hashes() // empty until the first digest after the server got its state
 		for z, sum := range m {
 			if w, ok := want[z]; ok && w != sum {
 				e.t.Errorf("digests differ at zxid %s: server %d has %s, another %s", z, s.ID, sum, w)

@@ -1,5 +1,5 @@
 // Package expect compares what a test got with what it wants. A difference fails the test, which continues;
-// the functions of package must with the same names end it. A message is a format and its arguments, as for
+// the functions with the same names in package `must` end it. A message is a format and its arguments, as for
 // t.Errorf; it need not repeat the two values. Tests of models compare millions of times. Therefore only a
 // difference calls t.Helper, which looks at the stack.
 package expect
@@ -48,7 +48,7 @@ func Fails(t testing.TB, err error, what ...any) bool {
 	return fail(t, what, "no error")
 }
 
-// Is expects an error that is want or wraps it.
+// Is expects an error that is `want` or wraps it.
 func Is(t testing.TB, err, want error, what ...any) bool {
 	if errors.Is(err, want) {
 		return true

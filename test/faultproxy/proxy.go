@@ -18,7 +18,7 @@ type Proxy struct {
 	wg   sync.WaitGroup
 
 	mu     sync.Mutex
-	target []string // used in turn, one for each connection
+	target []string // addresses of the servers, used in turn, one for each connection
 	conns  map[*pair]struct{}
 	n      int
 	rules  []*Armed
@@ -86,7 +86,7 @@ func (p *Proxy) Refuse(on bool) {
 }
 
 // Blackhole stops everything: connections stay open and the proxy accepts new ones, but nothing passes. The
-// proxy loses what it stops. When the blackhole ends, the proxy closes all connections that it affected.
+// proxy drops what arrives. When the blackhole ends, the proxy closes all connections that it affected.
 func (p *Proxy) Blackhole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,8 +155,8 @@ type pair struct {
 	once           sync.Once
 
 	mu      sync.Mutex
-	ops     map[int32]Frame // requests without a reply so far
-	swallow map[int32]bool  // replies to drop
+	ops     map[int32]Frame // requests without a reply so far, by xid
+	swallow map[int32]bool  // whether to drop the reply, by xid
 	refused map[int32]int32 // the codes with which to answer requests, by their xids
 }
 
@@ -195,7 +195,7 @@ func (p *Proxy) serve(client net.Conn) {
 	case <-p.done: // Close was called before c was in p.conns
 		c.close()
 	default:
-		if p.refuse { // set since the check above; a Cut in between has missed c
+		if p.refuse { // Refuse() came after the first check, and a Cut() may have missed c
 			c.close()
 		}
 	}
@@ -284,7 +284,7 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 			select {
 			case <-r.release:
 			case <-c.done:
-				return // do not write: the other side may not know of the end yet
+				return // drop the held frame: the other side may not know of the end yet
 			}
 		case Fail:
 			b = failed(b, r.rule.Code)

@@ -15,7 +15,7 @@ const (
 	Drop
 	// Delay holds the frame, and all after it in its direction, for a time.
 	Delay
-	// Hold is Delay until the rule is released.
+	// Hold is like Delay, but holds the frames until the rule is released.
 	Hold
 	// CutBefore closes the connection instead of passing the frame on.
 	CutBefore

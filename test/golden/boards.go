@@ -15,7 +15,7 @@ type Query struct {
 	Board, Panel, Expr string
 }
 
-// dir is the root of the repository.
+// dir() returns the root of the repository.
 func dir() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))

@@ -136,7 +136,7 @@ func event(conn string, t jute.EventType, path string) Step {
 	return frame("recv", conn, jute.AppendEventFrame(nil, -1, t, path)[4:])
 }
 
-// multiCreate2 returns the reply to a multi of one create2 with data of length size.
+// multiCreate2 returns the reply to a multi of one create2 with data of `size` bytes.
 func multiCreate2(conn string, xid int32, path string, size int32) Step {
 	b := jute.AppendReplyHeader(nil, xid, 0, jute.OK)
 	b = jute.AppendMultiHeader(b, jute.OpCreate2, false, jute.OK)

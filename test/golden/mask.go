@@ -12,7 +12,7 @@ import (
 
 const bodyStart = 4 + jute.ReplyHeaderSize // length prefix and header
 
-// asked is what the replay knows of a request when its reply comes.
+// The type asked is what the replay knows of a request when its reply comes.
 type asked struct {
 	op    jute.OpCode
 	paths []string // path of the request, or of each operation of a multi
@@ -25,9 +25,9 @@ var opByName = map[string]jute.OpCode{
 	"whoAmI": jute.OpWhoAmI, "multi": jute.OpMulti, "multiRead": jute.OpMultiRead,
 }
 
-// normalize sorts the lists of a reply whose order is not fixed, and sets to zero the fields of Stats that
-// depend on earlier vectors. It changes frame itself, and returns the ranges that it set to zero, as pairs of
-// offsets.
+// normalize() sorts the lists of a reply whose order is not fixed, and sets to zero the fields of Stats that
+// depend on earlier vectors. It changes `frame` itself, and returns the ranges that it set to zero, as pairs
+// of offsets.
 func normalize(frame []byte, q asked, maskBuiltin bool) (zeroed [][2]int) {
 	if len(frame) < bodyStart || binary.BigEndian.Uint32(frame[16:]) != 0 {
 		return nil

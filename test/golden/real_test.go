@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// racing is a vector whose result depends on a race that the recorded server nearly always wins: it closes
-// the connection before it reads the request after closeSession.
+// The constant racing names a vector whose result depends on a race that the recorded server nearly always
+// wins: it closes the connection before it reads the request after closeSession.
 const racing = "session/close_session_discards_pipelined"
 
 // The recorded server passes its own recording, which proves the replayer.

@@ -23,11 +23,11 @@ type Deviation struct {
 	Step   int    // index of the first step that differs
 	Steps  int    // how many steps are replaced; 0 means 1
 	Reason string
-	Want   []Step // the steps that happen instead
+	Want   []Step // the steps that replace the recorded ones
 }
 
-// Replay runs a vector against the server at addr. The deviations belong to this vector. The error names the
-// step whose answer differs, or a deviation that was not needed.
+// Replay runs a vector against the server at `addr`. The deviations belong to this vector. The error names
+// the step whose answer differs, or a deviation that was not needed.
 func Replay(addr string, v *Vector, deviations []Deviation) error {
 	r := replay{addr: addr, v: v, conns: map[string]*conn{}, syms: symbols{}}
 	defer func() {

@@ -24,7 +24,7 @@ type Vector struct {
 // ID names the vector among all vectors.
 func (v *Vector) ID() string { return v.Theme + "/" + v.Name }
 
-// Step is one action or expected frame. Do decides which fields count; see testdata/README.md.
+// Step is one action or expected frame. The field `Do` decides which fields count; see testdata/README.md.
 type Step struct {
 	Do         string
 	Conn       string
@@ -65,7 +65,7 @@ func (r *run) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*plain)(r))
 }
 
-// bytes returns the frame of a send, recv or recv_raw.
+// bytes() returns the frame of a send, recv or recv_raw.
 func (s *Step) bytes() []byte {
 	var text strings.Builder
 	if s.Hex != nil {

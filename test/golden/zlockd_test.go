@@ -20,8 +20,8 @@ var profiles = map[string][]string{
 
 const readOnly = "readonlymode.enabled=true"
 
-// timed lists vectors with sessions of a second and nodes of 0.2 to 2.5 seconds. These may expire if a server
-// or the replay pauses between two steps, so such a vector is replayed again.
+// The list timed names vectors with sessions of a second and nodes of 0.2 to 2.5 seconds. These may expire if
+// a server or the replay pauses between two steps, so such a vector is replayed again.
 var timed = []string{"session/session_expiry", "session/session_kept_by_any_request",
 	"session/expired_after_drop", "ttl_container/ttl_expiry", "ttl_container/ttl_kept_by_children",
 	"ttl_container/ttl_reset_by_setdata"}
@@ -46,7 +46,7 @@ func TestZlockdMatchesRecording(t *testing.T) {
 	t.Run("readonly", func(t *testing.T) {
 		t.Parallel()
 		e := prepare(t, cluster.Options{Nodes: 3, Config: []string{readOnly}})
-		alone := e.Servers[0] // the others are never started
+		alone := e.Servers[0] // the other servers are never started
 		must.OK(t, alone.Spawn())
 		must.Await(t, "not in read-only mode", time.Minute, func() bool {
 			return alone.Word("isro") == "ro"
@@ -63,8 +63,8 @@ func prepare(t *testing.T, o cluster.Options) *cluster.Ensemble {
 	return e
 }
 
-// replayAll replays the vectors of a profile as subtests. A vector in unsure is tried several times, because
-// the server at addr usually answers as recorded, but not always.
+// replayAll replays the vectors of a profile as subtests. It tries a vector in `unsure` several times,
+// because the server at `addr` usually answers this vector as recorded, but not always.
 func replayAll(t *testing.T, profile, addr string, deviations []golden.Deviation, unsure ...string) {
 	vectors := must.Get(golden.Load(profile))(t)
 	must.That(t, len(vectors) != 0, "no vectors of profile %s", profile)

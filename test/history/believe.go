@@ -4,13 +4,13 @@ import "github.com/zlockd/zlockd/jute"
 
 // The functions of this file change the model once the checker believes that an unanswered write took effect.
 
-// applyLoose changes the model as the unanswered write does that explains f. If another write could explain
-// f, too, applyLoose makes only the changes that f shows.
+// applyLoose makes the changes of the unanswered write that explains f. If another write could explain f,
+// too, applyLoose makes only the changes that f shows.
 func (c *checker) applyLoose(f *facts, m moment) {
 	d := f.by
 	u := d.taken[0].of
 	paths, _ := u.explains(f)
-	// If applyLoose may leave out changes of the write, it does not know the order of the events at this zxid.
+	// If changes of the write may be left out, the order of the events at this zxid is not known.
 	m.end = len(d.claims) > 1 || len(d.taken) < len(u.steps)
 	if len(u.steps) == 1 {
 		c.prepare(u.steps[0], paths, f, m)
@@ -98,7 +98,7 @@ func (f *facts) shows(l *looseStep, path string) (ok bool) {
 	case l.Op == jute.OpSetData:
 		if _, ok = f.set[path]; !ok {
 			st := f.created[path]
-			ok = st != nil && st.Mzxid == st.Czxid // and explains() has counted the sets
+			ok = st != nil && st.Mzxid == st.Czxid // the write created and set it; explains() has counted the sets
 		}
 	case l.Op == jute.OpDelete:
 		ok = f.deleted[path]
@@ -106,8 +106,8 @@ func (f *facts) shows(l *looseStep, path string) (ok bool) {
 	return ok
 }
 
-// prepare prepares the model for a write at a known zxid: other unanswered writes must have made what the
-// write needs. It is not called for the steps of a multi, because they may need each other.
+// prepare() prepares the model for a write at a known zxid: other unanswered writes must have made what the
+// write needs. The steps of a multi are not prepared, because they may need each other.
 func (c *checker) prepare(l *looseStep, paths map[*looseStep]string, f *facts, m moment) {
 	path := l.Path
 	if p, ok := paths[l]; ok {
@@ -144,7 +144,7 @@ func (c *checker) emptied(n *node, record int, m moment) {
 	}
 }
 
-// adopt makes a change in the model that no client asked for. The change has been reported, and would
+// adopt() makes a change in the model that no client asked for. The change has been reported, and would
 // otherwise be reported again at each reply that shows it.
 func (c *checker) adopt(f *facts, m moment) {
 	for _, path := range sorted(f.created) {

@@ -45,22 +45,22 @@ type checker struct {
 	sessions map[int64]*sess
 	acked    map[int64]int // by zxid of a successful write: its record
 	replies  seenByTime
-	expiries map[int64]time.Duration // when a client first learned that the session had ended
+	expiries map[int64]time.Duration // by session: when a client first learned of its end
 	facts    map[int64]*facts
 	loose    loose
 	model    model
-	now      int // the record that the replay has reached
+	now      int // index of the record that the replay has reached
 }
 
 // conn is what the checker knows of a connection.
 type conn struct {
 	session int64
 	begin   time.Duration
-	records []int // replies and events, in the order of arrival
+	records []int // indexes of the replies and events, in the order of arrival
 	last    int64 // highest zxid in these records
 	first   int64 // no write of an older connection has a zxid above this
 	expect  []expected
-	catchUp map[int][]*Event // events before the reply to a setWatches
+	catchUp map[int][]*Event // by the record of a setWatches: the events before its reply
 }
 
 // sess is what the checker knows of a session.
@@ -69,7 +69,7 @@ type sess struct {
 	alive  int64 // highest zxid at which a server answered the session
 	closed int64 // zxid at which the session was closed; 0: never
 	ended  bool  // the session has ended in the model
-	endBy  int64 // the session ended at this zxid; MaxInt64: unknown
+	endBy  int64 // at this zxid the session had ended; MaxInt64: unknown
 }
 
 // seenByTime finds the highest zxid that any client had seen before a moment.
@@ -109,7 +109,7 @@ func isWrite(op jute.OpCode) bool {
 	return false
 }
 
-// index sorts the records by connection and session.
+// index() sorts the records by connection and session.
 func (c *checker) index() {
 	type seen struct {
 		at   time.Duration
@@ -175,7 +175,7 @@ func (c *checker) index() {
 	}
 }
 
-// conn returns the connection, and creates it if necessary.
+// conn() returns the connection, and creates it if necessary.
 func (c *checker) conn(id int, session int64, begin time.Duration) *conn {
 	k, ok := c.conns[id]
 	if !ok {
@@ -327,7 +327,8 @@ func (c *checker) checkExpiries() {
 	}
 }
 
-// checkRealTime checks G1 and G7. It also finds by which zxid sessions reported as expired must have ended.
+// checkRealTime checks G1 and G7. For each session that a client found expired, it also finds the zxid before
+// which the session must have ended.
 func (c *checker) checkRealTime() {
 	type write struct {
 		start time.Duration

@@ -31,7 +31,7 @@ type fakeCluster struct {
 type entry struct {
 	op   *Op
 	conn *fakeConn
-	end  int64 // the session that ends
+	end  int64 // id of the session that the entry ends; 0: no session
 }
 
 type fakeServer struct {
@@ -56,7 +56,7 @@ type fakeConn struct {
 	client *fakeClient
 	server *fakeServer
 	queue  []*Op // sent and not answered
-	logged bool  // the first request of queue is in the log
+	logged bool  // whether the first request of `queue` is in the log
 }
 
 func newFakeCluster(seed uint64, lossy bool) *fakeCluster {
@@ -72,7 +72,7 @@ func newFakeCluster(seed uint64, lossy bool) *fakeCluster {
 	return f
 }
 
-// run makes a history of about n requests.
+// run() makes a history of about n requests.
 func (f *fakeCluster) run(n int) []Record {
 	for ops := 0; ops < n; {
 		f.now += time.Microsecond
@@ -139,7 +139,8 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	}
 }
 
-// outage breaks all connections at once. Before a client is back, the log still takes much of what was sent.
+// outage() breaks all connections at once. Before clients reconnect, many of the lost writes still get into
+// the log.
 func (f *fakeCluster) outage() {
 	for _, c := range f.clients {
 		if c.conn != nil {
@@ -151,7 +152,7 @@ func (f *fakeCluster) outage() {
 	}
 }
 
-// arrive puts a lost write into the log long after its client has stopped waiting.
+// arrive() puts a lost write into the log long after its client has stopped waiting.
 func (f *fakeCluster) arrive(at int) {
 	session := f.late[at].Session // writes of a session arrive in order
 	at = slices.IndexFunc(f.late, func(o *Op) bool { return o.Session == session })
@@ -169,7 +170,7 @@ func (f *fakeCluster) disconnect(c *fakeClient) {
 	for i, o := range k.queue {
 		o.Unknown = true
 		f.add(Record{Op: o})
-		// A request may still arrive until its client is back.
+		// Until the client reconnects, a request may still arrive.
 		switch {
 		case !isWrite(o.Op) || i == 0 && k.logged || f.dead[c.session]:
 		case f.rnd.IntN(3) == 0:
@@ -197,7 +198,7 @@ func (f *fakeCluster) send(c *fakeClient, o Op) {
 	c.conn.queue = append(c.conn.queue, &o)
 }
 
-// progress serves the first request of a connection.
+// progress() serves the first request of a connection.
 func (f *fakeCluster) progress(k *fakeConn) {
 	o := k.queue[0]
 	switch {
@@ -277,7 +278,7 @@ func (f *fakeCluster) apply(s *fakeServer) {
 	}
 }
 
-// serve answers a read.
+// serve() answers a read.
 func (s *fakeServer) serve(k *fakeConn, o *Op, f *fakeCluster) {
 	if o.Watches != nil {
 		s.tree.CatchUp(nil, o.Watches,

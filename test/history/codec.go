@@ -73,7 +73,7 @@ func (o *Op) Decode(d *jute.Decoder) {
 	}
 }
 
-// decode reads a result of the given type.
+// decode() reads a result of the given type.
 func (s *Step) decode(result jute.OpCode, d *jute.Decoder) {
 	switch result {
 	case jute.OpCreate, jute.OpCreate2:

@@ -8,21 +8,20 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// demand is a change that an unanswered write must have made, with the writes that may have
-// made it. Which write made it matters only because each can explain one change. When a new
-// demand finds all of its writes taken, the demands that took them move to other writes where
-// possible (bipartite matching by augmenting paths).
+// demand is a change that an unanswered write must have made, with the writes that may have made it. Each
+// write can explain only one change. When a new demand finds all of its writes taken, the demands that took
+// them move to other writes where possible (bipartite matching by augmenting paths).
 type demand struct {
 	claims []claim
 	taken  claim // the claim that the demand has now
 }
 
 // claim is the steps that a demand takes together: all steps of a write if the zxid of the change is known,
-// one step if not. It leaves out sequential nodes of a multi whose names no client saw at that zxid. A later
-// demand claims these nodes when a client sees them.
+// one step if not. A claim leaves out a sequential node of a multi if no client saw the node's name at that
+// zxid. When a client sees this node, a later demand claims it.
 type claim []*looseStep
 
-// demand places a new demand. It returns nil if other demands need all of its claims.
+// demand() places a new demand. It returns nil if other demands need all of its claims.
 func (c *checker) demand(claims []claim) *demand {
 	d := &demand{claims: claims}
 	if len(claims) == 0 || !d.place(map[*looseStep]bool{}) {
@@ -31,7 +30,7 @@ func (c *checker) demand(claims []claim) *demand {
 	return d
 }
 
-// place gives d a claim without steps that are in `tried`, and moves other demands out of the way.
+// place() gives d a claim without steps that are in `tried`, and moves other demands out of the way.
 func (d *demand) place(tried map[*looseStep]bool) bool {
 	untried := func(cl claim) bool {
 		return !slices.ContainsFunc(cl, func(l *looseStep) bool { return tried[l] })
@@ -95,7 +94,7 @@ func (c *checker) use(list []*looseStep, from, to int64, n int32) (took int32) {
 	return took
 }
 
-// candidates returns the unanswered writes that may have made the change of a zxid.
+// candidates() returns the unanswered writes that may have made the change of a zxid.
 func (c *checker) candidates(zxid int64, f *facts) (claims []claim) {
 	var list []*looseOp
 	named := map[*looseOp]map[*looseStep]string{}
@@ -206,7 +205,7 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 	return paths, true
 }
 
-// untold looks at the nodes for which f has events of sets. It counts how many more sets of these nodes the
+// untold() looks at the nodes for which f has events of sets. It counts how many more sets of these nodes the
 // write has. A write with such sets is unlikely to explain f.
 func (u *looseOp) untold(f *facts) (n int) {
 	for path, told := range f.sets {
@@ -215,7 +214,7 @@ func (u *looseOp) untold(f *facts) (n int) {
 	return n
 }
 
-// versions returns by how much the version of path may differ if another of the demand's
+// versions() returns by how much the version of path may differ if another of the demand's
 // claims is the right one.
 func (d *demand) versions(path string) (less, more int32) {
 	has := d.taken[0].of.sets(path)

@@ -12,7 +12,7 @@ const keptDraw = time.Minute
 
 // checkDraws checks K12, by the answers to requests that draw from rates.
 func (c *checker) checkDraws() {
-	granted := map[string][]int{} // by rate
+	granted := map[string][]int{} // indexes of the granted draws, by rate
 	bySecret := map[[2]string][]int{}
 	for i, r := range c.records {
 		d := r.Draw

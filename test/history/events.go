@@ -5,14 +5,14 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// setWatches checks what a client learned when it reconnected, and renews its watches. What it
-// learns here proves as much as a read of each node.
+// setWatches checks what a client learned when it reconnected, and renews its watches. What the client
+// learned proves as much as a read of each node.
 func (c *checker) setWatches(o *Op, record int) {
 	if o.Watches == nil || o.Code != jute.OK {
 		return
 	}
 	told := c.conns[o.Conn].catchUp[record]
-	// next removes the first event if it is about path and has one of two types, and returns its type.
+	// next() removes the first event if it is about path and has one of two types, and returns its type.
 	next := func(path string, a, b jute.EventType) jute.EventType {
 		if len(told) == 0 || told[0].Path != path || told[0].Type != a && told[0].Type != b {
 			return 0
@@ -137,7 +137,7 @@ func (c *checker) checkEvents() {
 	}
 }
 
-// match finds e among the expected events and returns those after it.
+// match() finds e among the expected events and returns those after it.
 func (c *checker) match(e *Event, record int, want []expected) []expected {
 	at := -1
 	for j, w := range want {

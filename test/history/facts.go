@@ -11,18 +11,19 @@ import (
 // facts are what replies and events prove about a zxid without an acknowledged write: the zxid
 // of an unanswered write, or of a session's end.
 type facts struct {
-	created map[string]*jute.Stat // nil if only an event shows it
+	created map[string]*jute.Stat // Stat of each created node; nil if only an event shows the node
 	set     map[string]*jute.Stat
 	data    map[string][]byte // data of nodes that were created or set, if a client read the data
 	deleted map[string]bool
-	sets    map[string]int // the largest number of events that one connection received for sets of a node
+	sets    map[string]int // by path: the most events that one connection received for sets of the node
 	lists   map[string]int // by parent: how often its list of children changed, at least
-	record  int            // a record that proves these facts
+	record  int            // index of a record that proves these facts
 	by      *demand        // the demand for the write that explains the facts; nil: none
 }
 
-// fact returns the facts of a zxid. It returns nil if the zxid is that of an acknowledged write, but not for
-// the close of a session: the close may delete nodes that are not known to belong to the session.
+// fact() returns the facts of a zxid. It returns nil if the zxid is that of an acknowledged write. But it
+// returns the facts of a closeSession, because this may delete nodes that are not known to belong to the
+// session.
 func (c *checker) fact(zxid int64, record int) *facts {
 	if by, ok := c.acked[zxid]; ok && c.records[by].Op.Op != jute.OpCloseSession || zxid <= 0 {
 		return nil
@@ -61,7 +62,7 @@ func (c *checker) findFacts() {
 			case jute.EventCreated:
 				f.created[path] = f.created[path] //nolint:staticcheck // adds the path if it is missing
 			case jute.EventDataChanged:
-				f.set[path] = f.set[path] //nolint:staticcheck // as above
+				f.set[path] = f.set[path] //nolint:staticcheck // adds the path if it is missing
 				f.sets[path] = max(f.sets[path], told[ch])
 			case jute.EventDeleted:
 				f.deleted[path] = true

@@ -8,10 +8,10 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// loose holds the unanswered writes, by their changes.
+// The type loose holds the unanswered writes, by their changes.
 type loose struct {
-	creates map[string][]*looseStep // by path; not sequential
-	seqs    map[string][]*looseStep // by parent; sequential
+	creates map[string][]*looseStep // creates of ordinary nodes, by path
+	seqs    map[string][]*looseStep // creates of sequential nodes, by parent
 	deletes map[string][]*looseStep
 	sets    map[string][]*looseStep
 	acls    map[string][]*looseStep
@@ -23,8 +23,8 @@ type looseStep struct {
 	*Step
 	of *looseOp
 	by *demand // the demand that the step explains; nil: none
-	// spare says that the checker has not applied this step. The demand in the field `by` took the whole write,
-	// but another write could explain that demand, too. So another demand may take this step.
+	// `spare` says that the checker has not applied this step. The demand in the field `by` took the whole
+	// write, but another write could explain that demand, too. So another demand may take this step.
 	spare bool
 }
 
@@ -39,7 +39,7 @@ type looseOp struct {
 // within() reports whether the step can have taken effect after the zxid `from` and not after the zxid `to`.
 func (l *looseStep) within(from, to int64) bool { return l.of.floor < to && l.of.ceil > from }
 
-// maker returns the session whose ephemeral node the step makes, 0 for other kinds of nodes.
+// maker() returns the session whose ephemeral node the step makes, 0 for other kinds of nodes.
 func (l *looseStep) maker() int64 {
 	if ephemeral(l.Step) {
 		return l.of.op.Session
@@ -163,7 +163,7 @@ func ephemeral(s *Step) bool {
 	return (s.Flags == 1 || s.Flags == 3) && (s.Op == jute.OpCreate || s.Op == jute.OpCreate2)
 }
 
-// swept reports whether the servers may delete the node on their own.
+// swept() reports whether the servers may delete the node on their own.
 func swept(s *Step) bool { return s.Op == jute.OpCreateContainer || s.Flags == 5 || s.Flags == 6 }
 
 func parentOf(path string) string {
@@ -209,14 +209,15 @@ func (l *looseStep) makes(path string, st *jute.Stat) bool {
 	return st.EphemeralOwner == l.maker()
 }
 
-// passing() reports whether a node that the step made can have gone by zxid without a client's delete.
+// passing() reports whether a node that the step made can have gone at or before `zxid` without a client's
+// delete.
 func (c *checker) passing(l *looseStep, zxid int64) bool {
 	id := l.maker()
 	return swept(l.Step) || id != 0 && (c.session(id).ended || c.session(id).closed > 0 || c.mayEnd(id, zxid))
 }
 
-// passedOn reports whether unanswered writes may have replaced n by a new node that can have gone by zxid
-// without a client's delete. Perhaps no client looked closely enough to see the difference.
+// passedOn reports whether unanswered writes may have replaced n by a new node that can have gone at or
+// before `zxid` without a client's delete. Clients may not have noticed the difference.
 func (c *checker) passedOn(n *node, zxid int64) bool {
 	makes := func(l *looseStep) bool {
 		return l.within(n.seenState, zxid) && l.makes(n.path, nil) && c.passing(l, zxid)

@@ -26,31 +26,31 @@ type node struct {
 	czxid    int64 // unknown: negative, like all zxids
 	mzxid    int64
 	pzxid    int64
-	pzTimes  int  // children changed at pzxid
-	pzLoose  bool // a child changed at an unknown zxid
+	pzTimes  int  // how often the children changed at pzxid
+	pzLoose  bool // whether a child changed at an unknown zxid
 	version  int32
 	less     int32 // how much lower the version may be: a write with fewer sets may have made a change
-	more     int32 // how much higher it may be: a write with more sets may have made a change
+	more     int32 // how much higher the version may be: a write with more sets may have made a change
 	aversion int32
 	data     []byte
 	// dataUnknown: the model knows only the length of data.
 	dataUnknown bool
 	owner       int64
-	swept       bool         // the servers may delete it
-	makers      []*looseStep // if the owner is not known: the steps of which one made it
+	swept       bool         // whether the servers may delete the node on their own
+	makers      []*looseStep // if the owner is not known: one of these steps made the node
 	ctime       int64
 	mtime       int64 // 0: unknown
 	kids        map[string]*node
-	builtin     int   // children that the counts below leave out
-	made        int   // children known to have been created, in total
-	gone        int   // children known to have been deleted, in total
-	seenMade    int   // children created according to a reply, which may know more
-	seenGone    int   // children deleted according to a reply
-	seen        int64 // last zxid at which a client saw it
-	seenState   int64 // last zxid at which a client saw its versions
+	builtin     int   // number of children that the counts below leave out
+	made        int   // how many children are known to have been created
+	gone        int   // how many children are known to have been deleted
+	seenMade    int   // how many children were created according to a reply, which may know more
+	seenGone    int   // how many children were deleted according to a reply
+	seen        int64 // last zxid at which a client saw the node
+	seenState   int64 // last zxid at which a client saw the node's versions
 }
 
-// unknown is a zxid that the model does not know yet.
+// The constant unknown is a zxid that the model does not know yet.
 const unknown = -1
 
 // moment is the time of a change in the model.
@@ -61,7 +61,7 @@ type moment struct {
 	silent bool // no client received an event
 }
 
-// stamp is the zxid that a change leaves in nodes.
+// stamp() returns the zxid that a change leaves in nodes.
 func (m moment) stamp() int64 {
 	if m.exact {
 		return m.zxid
@@ -69,7 +69,7 @@ func (m moment) stamp() int64 {
 	return unknown
 }
 
-// expected is an event that a connection should receive.
+// The type expected is an event that a connection should receive.
 type expected struct {
 	zxid  int64
 	typ   jute.EventType
@@ -89,7 +89,7 @@ func newModel(root string) model {
 	return m
 }
 
-// parent returns the node above path, nil if the model does not cover it.
+// parent() returns the node above path, nil if the model does not cover it.
 func (m *model) parent(path string) *node {
 	if path == "/" {
 		return nil
@@ -121,7 +121,7 @@ func (c *checker) create(path string, s *Step, owner int64, m moment) *node {
 	return n
 }
 
-// children returns n's children in the order of their paths.
+// children() returns n's children in the order of their paths.
 func (n *node) children() []*node {
 	list := make([]*node, 0, len(n.kids))
 	for _, path := range sorted(n.kids) {
@@ -180,16 +180,16 @@ func (c *checker) setData(n *node, s *Step, m moment) {
 	c.tell(jute.EventDataChanged, n.path, m)
 }
 
-// mayEnd reports whether the session can have ended by zxid although no client closed it.
+// mayEnd reports whether the session can have ended at or before `zxid` although no client closed it.
 func (c *checker) mayEnd(id, zxid int64) bool {
 	s := c.session(id)
 	return !s.ended && s.closed == 0 && s.alive < zxid
 }
 
 // tell() fires an event. If m.exact is false, no client saw the zxid of the change, so no connection received
-// the event. A client with a one-shot watch has missed the event, because it saw the node before the change,
-// when it set the watch. A client with a lasting watch may have set it after the change, because that needs
-// no read of the node.
+// the event. Then tell() fires only one-shot watches: their clients read the node when they set the watch, so
+// they saw the node before the change and have missed the event. A lasting watch may have been set after the
+// change, because setting it needs no read of the node.
 func (c *checker) tell(typ jute.EventType, path string, m moment) {
 	if !c.within(path) || m.silent {
 		return
@@ -216,7 +216,7 @@ func (c *checker) watch(conn int, path string, k watches.Kind) {
 	}
 }
 
-// compare compares a Stat read at zxid with the node. If the Stat does not fit the node, but
+// compare() compares a Stat read at zxid with the node. If the Stat does not fit the node, but
 // fits a node that may have replaced it, the model takes that node.
 func (c *checker) compare(n *node, st *jute.Stat, zxid int64, record int) {
 	_, acked := c.acked[st.Czxid]
@@ -230,7 +230,7 @@ func (c *checker) compare(n *node, st *jute.Stat, zxid int64, record int) {
 	n.seenState = zxid
 }
 
-// replace turns n into the node that st shows.
+// replace() turns n into the node that st shows.
 func (c *checker) replace(n *node, st *jute.Stat) {
 	n.czxid, n.mzxid, n.pzxid, n.ctime, n.mtime = st.Czxid, st.Mzxid, st.Pzxid, st.Ctime, st.Mtime
 	n.version, n.aversion, n.pzLoose, n.makers = st.Version, st.Aversion, false, nil
@@ -284,7 +284,7 @@ func (c *checker) compareStat(n *node, st *jute.Stat, zxid int64, record int) {
 	c.compareList(n, st, zxid, record)
 }
 
-// isVersion reports whether the node's version is or may be v, and learns it if so.
+// isVersion reports whether v may be the node's version. If so, the model takes v as the version.
 func (n *node) isVersion(v int32) bool {
 	if v < n.version-n.less || v > n.version+n.more {
 		return false

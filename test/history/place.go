@@ -28,8 +28,8 @@ func (c *checker) there(path string, zxid int64, record int, why string) *node {
 }
 
 // replaced() reports whether the ephemeral node n may have gone with its ended session, and an unanswered
-// write may have made another node in its place. If so, the model takes the other node. No client received an
-// event, because events would show when it happened.
+// write may have made another node in its place. If so, the model takes the other node. No event is expected:
+// an event would have shown the zxid of the change.
 func (c *checker) replaced(n *node, zxid int64) bool {
 	if len(n.kids) > 0 || !c.mayGo(n, zxid) {
 		return false
@@ -43,7 +43,7 @@ func (c *checker) replaced(n *node, zxid int64) bool {
 	return false
 }
 
-// appear makes path exist by an unanswered create.
+// appear() makes path exist by an unanswered create.
 func (c *checker) appear(path string, zxid int64) bool { return c.appearAt(path, moment{zxid: zxid}) }
 
 func (c *checker) appearAt(path string, m moment) bool {
@@ -68,7 +68,7 @@ func (c *checker) appearAt(path string, m moment) bool {
 	return true
 }
 
-// createLoose makes the node that step l, or another claim of d, created.
+// createLoose adds the node that step l, or another claim of d, created.
 func (c *checker) createLoose(path string, d *demand, l *looseStep, m moment) {
 	var makers []*looseStep
 	open := false
@@ -104,7 +104,8 @@ func (c *checker) missing(path string, zxid int64, record int, why string) bool 
 	return true
 }
 
-// forget removes from the model a node that should not have gone, so that the loss is reported once.
+// forget() removes from the model a node that has gone without a reason, so that the loss is reported only
+// once.
 func (c *checker) forget(n *node) {
 	for _, kid := range n.children() {
 		c.forget(kid)
@@ -116,7 +117,7 @@ func (c *checker) forget(n *node) {
 	}
 }
 
-// vanish removes a node for a reason that no answer proves, such as an unanswered delete. If there is more
+// vanish() removes a node for a reason that no answer proves, such as an unanswered delete. If there is more
 // than one possible reason, it believes none of them.
 func (c *checker) vanish(n *node, zxid int64) bool {
 	if n.seen >= zxid {
@@ -148,7 +149,7 @@ func (c *checker) vanish(n *node, zxid int64) bool {
 	return true
 }
 
-// mayGo reports whether the node can have gone by zxid without a client's delete.
+// mayGo reports whether the node can have gone at or before `zxid` without a client's delete.
 func (c *checker) mayGo(n *node, zxid int64) bool {
 	if n.swept || n.owner != 0 && c.mayEnd(n.owner, zxid) {
 		return true
@@ -156,7 +157,7 @@ func (c *checker) mayGo(n *node, zxid int64) bool {
 	return slices.ContainsFunc(n.makers, func(l *looseStep) bool { return c.passing(l, zxid) })
 }
 
-// resolve makes the change of a zxid without an acknowledged write.
+// resolve() makes the changes at a zxid that is not the zxid of an acknowledged write.
 func (c *checker) resolve(zxid int64, f *facts) {
 	m := moment{zxid: zxid, exact: true}
 	switch {
@@ -199,7 +200,7 @@ func (c *checker) resolveDeleted(f *facts, m moment) {
 	switch {
 	case ends:
 		m.end = true
-		// If another session may have made the node again, that session may have ended.
+		// If another session may have made one of the nodes again, `owner` may not be the session that has ended.
 		again := slices.ContainsFunc(nodes, func(n *node) bool { return n.owner == owner && c.passedOn(n, m.zxid) })
 		if len(claims) == 0 && owner != 0 && !again {
 			c.endSession(owner, f, m)
@@ -273,7 +274,7 @@ func (c *checker) resolveLists(f *facts, m moment) {
 		times := f.lists[path]
 		n := c.model.nodes[path]
 		if n == nil {
-			continue // no client waits for events of a node gone before
+			continue // the node had gone before, so no client waits for its events
 		}
 		if n.pzxid == m.zxid {
 			times -= n.pzTimes
@@ -291,8 +292,8 @@ func (c *checker) resolveLists(f *facts, m moment) {
 	}
 }
 
-// endSession deletes the session's ephemerals. f may show that further nodes have gone that no client saw the
-// session create: endSession deletes these, too.
+// endSession deletes the session's ephemerals. These include nodes that unanswered writes of the session may
+// have made, if f shows that the nodes have gone.
 func (c *checker) endSession(id int64, f *facts, m moment) {
 	if f != nil {
 		for _, path := range sorted(f.deleted) {
@@ -311,8 +312,8 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 		return cmp.Or(cmp.Compare(a.czxid, b.czxid), cmp.Compare(a.path, b.path))
 	})
 	m.end = true
-	// If an unanswered delete may have removed a node before, and another node may have come in its place, only
-	// events show that the node went now.
+	// If an unanswered delete may have removed a node before, only events show that the session's end removed
+	// the node.
 	doubt, sure := map[*node]bool{}, map[string]int{}
 	for _, n := range list {
 		doubt[n] = m.exact && (f == nil || !f.deleted[n.path]) && possible(c.loose.deletes[n.path], n.seenState,
@@ -323,7 +324,7 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 	}
 	for _, n := range list {
 		if !m.exact && n.seen >= m.zxid && len(n.kids) == 0 {
-			// At that zxid clients already saw another node in its place.
+			// Clients saw a node at this path at m.zxid or later: it must be another node in the place of n.
 			silent := m
 			silent.silent = true
 			c.remove(n, silent)

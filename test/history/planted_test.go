@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// hist is a history written by hand. Connection n belongs to session n unless attach says otherwise. Its
-// requests do not overlap in time.
+// hist is a history written by hand. Connection n belongs to session n unless attach() was called for it. The
+// requests of a history do not overlap in time.
 type hist struct {
 	records []Record
 	now     time.Duration
@@ -107,7 +107,7 @@ func withStat(o Op, st jute.Stat) Op {
 	return o
 }
 
-// pick returns `bug` if the bug is planted, and `right` otherwise.
+// pick() returns `bug` if the bug is planted, and `right` otherwise.
 func pick[T any](wrong bool, bug, right T) T {
 	if wrong {
 		return bug

@@ -22,7 +22,7 @@ const (
 	leave
 )
 
-// replay replays all zxids in order.
+// replay() replays all zxids in order.
 func (c *checker) replay() {
 	c.model = newModel(c.Root)
 	var items []item
@@ -84,7 +84,7 @@ func (c *checker) write(record int) {
 	}
 }
 
-// step applies one successful step.
+// step() applies one successful step.
 func (c *checker) step(s *Step, session int64, m moment, record int) {
 	path, before := s.Path, m.zxid-1
 	if isCreate(s.Op) && s.Created != "" {
@@ -155,7 +155,7 @@ func (c *checker) catchUpVersion(n *node, version int32, zxid int64, record int)
 	c.fail("G6", record, "%s: version %d was accepted, must be %d", n.path, version, n.version)
 }
 
-// reborn reports whether the node may have been replaced by one that no client has seen yet: an unanswered
+// reborn() reports whether the node may have been replaced by one that no client has seen yet: an unanswered
 // write or the end of a session deleted it, and an unanswered write made it again.
 func (c *checker) reborn(n *node, zxid int64) bool {
 	gone := possible(c.loose.deletes[n.path], n.seenState, zxid) || c.mayGo(n, zxid)
@@ -291,8 +291,8 @@ func (c *checker) compareChildren(n *node, o *Op, record int) {
 			lacking = append(lacking, path)
 		}
 	}
-	// Children that are not listed come first: they may show that a session has ended. If they do, a listed node
-	// of that session is another node.
+	// Check the children that are not listed first: they may show that a session has ended. If they do, a listed
+	// node of that session is another node.
 	slices.Sort(lacking)
 	for _, path := range lacking {
 		c.missing(path, o.Zxid, record, "it is not listed")

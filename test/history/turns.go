@@ -9,7 +9,7 @@ import (
 
 // checkTurns checks K8 and K9, by the answers to contenders of locks.
 func (c *checker) checkTurns() {
-	of := map[[2]string][]int{} // by lock and contender
+	of := map[[2]string][]int{} // indexes of the answers, by lock and contender
 	for i, r := range c.records {
 		if r.Turn != nil {
 			k := [2]string{r.Turn.Lock, r.Turn.Contender}
@@ -96,7 +96,7 @@ func (c *checker) mayOpen(turns []int, unknown *Turn) bool {
 // contender asked to give back.
 type sureHold struct {
 	from, to time.Duration
-	record   int // the record with the longest promise
+	record   int // index of the record with the longest promise
 	turn     *Turn
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// turns writes the history of one lock by hand. Each request is sent after the answer to the one before.
+// The type turns writes the history of one lock by hand. Each request is sent after the answer to the one
+// before.
 type turns struct {
 	records []Record
 	now     time.Duration
@@ -34,7 +35,7 @@ func (h *turns) queued(who string, ahead int) {
 func (h *turns) says(who string, s Say)  { h.add(who, Turn{Says: s, Opens: true}) }
 func (h *turns) gives(who string, s Say) { h.add(who, Turn{Says: s, Gives: true}) }
 
-// draw records a granted draw from a rate of four draws in a time of 100.
+// draw() records a granted draw from a rate of four draws in a time of 100.
 func (h *turns) draw(d Draw) {
 	d.Rate, d.Limit, d.Per, d.OK = "/r", 4, 100, true
 	h.records = append(h.records, Record{Draw: &d})

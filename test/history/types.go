@@ -25,8 +25,8 @@ type Step struct {
 // Op is one request of a client and its reply. Times come from one monotonic clock that all clients share.
 type Op struct {
 	Client  string
-	Conn    int   // connections are numbered uniquely in a history
-	Session int64 // session of the connection
+	Conn    int   // number of the connection, unique in the history
+	Session int64 // id of the connection's session
 	Seq     int   // number of the request among those sent on the connection
 	Start   time.Duration
 	End     time.Duration // when the reply arrived
@@ -34,7 +34,7 @@ type Op struct {
 	Step
 	Steps []Step // steps of a multi; Code says whether it took effect as a whole
 
-	Watch   bool             // a read asks for a watch
+	Watch   bool             // whether a read asks for a watch
 	Mode    int32            // mode of addWatch; watcher type of removeWatches
 	Watches *jute.SetWatches // the watches that setWatches or setWatches2 renews
 
@@ -61,8 +61,8 @@ func (s *Step) shows() int64 {
 	return max(s.Stat.Czxid, s.Stat.Mzxid, s.Stat.Pzxid)
 }
 
-// Event is a notification of a watch. Zxid is the zxid of the change. It is not positive if the event is part
-// of the answer to a setWatches.
+// Event is a notification of a watch. Zxid is the zxid of the change. Zxid is not positive if the event is
+// part of the answer to a setWatches.
 type Event struct {
 	Conn int
 	At   time.Duration
@@ -121,8 +121,8 @@ type Say string
 // What answers say.
 const (
 	SaysNothing Say = ""        // no answer came, or the answer changes nothing
-	SaysHeld    Say = "held"    //
-	SaysQueued  Say = "queued"  //
+	SaysHeld    Say = "held"    // the contender holds the lock
+	SaysQueued  Say = "queued"  // the contender waits in the queue
 	SaysOver    Say = "over"    // the ticket was given back, or ended in another way
 	SaysUnknown Say = "unknown" // there is no such ticket
 )
@@ -206,7 +206,7 @@ func (r *Recorder) Records() []Record {
 
 // Violation is a guarantee that a history shows to be broken.
 type Violation struct {
-	Rule   string // G1 …
+	Rule   string // the broken guarantee: G1 …
 	Text   string
 	Record int // index of the record that shows it
 }

@@ -6,7 +6,7 @@ import "github.com/zlockd/zlockd/jute"
 // on the next connection.
 type Watches struct {
 	data, exist, child map[string]bool
-	lasting            map[string]int32 // by path: the mode
+	lasting            map[string]int32 // persistent and recursive watches, by path: the mode
 }
 
 // NewWatches returns the watches of a new session, which has none.

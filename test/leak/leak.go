@@ -19,8 +19,8 @@ const patience = 30 * time.Second
 
 var checks atomic.Int64
 
-// Check fails the test if, after all other cleanups, a goroutine is still there that the test began. Call
-// Check before anything that registers a cleanup. A label on each goroutine names its test, so goroutines of
+// Check fails the test if a goroutine that the test began is still there after all other cleanups. Call Check
+// before anything that registers a cleanup. A label on each goroutine names its test, so goroutines of
 // parallel tests do not count. Goroutines that a runtime timer started have no label: AtEnd finds them. A
 // goroutine with a text of `except` in its stack does not count.
 func Check(t testing.TB, except ...string) {
@@ -61,8 +61,8 @@ func AtEnd(code int, part string, except ...string) int {
 }
 
 // left() waits until no stack contains `part`. After the time `most` it returns the stacks that still contain
-// it. To look at all goroutines takes some milliseconds of processor time. So left() waits before its first
-// look: the goroutines of a client that has just been closed have ended by then.
+// this text. A look at all goroutines takes some milliseconds of processor time. So left() waits before its
+// first look: the goroutines of a client that has just been closed have ended by then.
 func left(part string, except []string, most time.Duration) (stacks []string) {
 	end := time.Now().Add(most)
 	for wait := min(5*time.Millisecond, most); ; wait = min(2*wait, 100*time.Millisecond) {

@@ -128,7 +128,7 @@ func simulate(t *testing.T, binary, root string, seed, n int, more []string) str
 	return string(out)
 }
 
-// failures leaves out the lines of runs that passed.
+// failures() leaves out the lines of runs that passed.
 func failures(out string) string {
 	var list []string
 	for line := range strings.Lines(out) {

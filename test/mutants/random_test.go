@@ -113,7 +113,7 @@ var layers = [][]string{
 	{"./cmd/internal/cli", "./cmd/zlock", "./cmd/zlockd/daemon"},
 }
 
-// equivalents returns the edits that no user could notice, with the reasons.
+// equivalents() returns the edits that no user could notice, with the reasons.
 func equivalents(t *testing.T) map[string]string {
 	b := must.Get(os.ReadFile("testdata/equivalent.tsv"))(t)
 	judged := map[string]string{}
@@ -206,8 +206,8 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	// The edit is also in programs that the tests build. TMPDIR is dir, so what these programs leave behind is
-	// removed with dir.
+	// The edit is also in programs that the tests build. TMPDIR is `dir`, so what these programs leave behind is
+	// removed with `dir`.
 	env := append(os.Environ(), "GOFLAGS=-overlay="+list, "TMPDIR="+dir, "GOMAXPROCS=2")
 	run := func(in string, limit time.Duration, name string, args ...string) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -221,7 +221,7 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 		}
 		return out, err
 	}
-	// noticed returns the package and the test that a failed run names.
+	// noticed() returns the package and the test that a failed run names.
 	noticed := func(pkg string, out []byte, err error) (string, string, error) {
 		if errors.Is(err, errTimedOut) {
 			return "", "", err
@@ -314,7 +314,7 @@ func failing(out []byte) string {
 	return oneLine(string(out))
 }
 
-// overlay() writes the edited file into dir, and the list for the go command.
+// overlay() writes the edited file into `dir`, and the list for the go command.
 func (s spot) overlay(root, dir string) (string, error) {
 	path := filepath.Join(root, s.file)
 	src, err := os.ReadFile(path)

@@ -15,7 +15,7 @@ import (
 type spot struct {
 	file     string // relative to the module
 	line     int
-	fn       string // the function that contains it
+	fn       string // name of the function that contains the spot
 	kind     string
 	from, to int
 	was, is  string

@@ -109,7 +109,7 @@ func audited(t *testing.T, file string) (lines []string) {
 			}
 			return r
 		}, line)
-		line = noText.ReplaceAllString(line, "?") // for the same bytes the servers write a different number of ?
+		line = noText.ReplaceAllString(line, "?") // the servers write different numbers of ? for the same bytes
 		line = strings.Replace(line, "\tznode=\t", "\t", 1)
 		lines = append(lines, strings.TrimSuffix(line, "\n"))
 	}

@@ -10,18 +10,17 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// wrong marks a part of a canonical text that is a fault, whatever the other server does.
+// The constant wrong marks a fault in a canonical text: a part that is wrong whatever the other server does.
 const wrong = "‽"
 
-// builtin are the nodes that every server has from the beginning. Of their counters, only the changes since
-// the start of the run are compared.
+// The list builtin has the nodes that every server has from the beginning. Of their counters, only the
+// changes since the start of the run are compared.
 var builtin = []string{"/", "/zookeeper", configPath, "/zookeeper/quota"}
 
 // configPath is the node that lists the members of an ensemble.
 const configPath = "/zookeeper/config"
 
-// at() returns a name for a zxid: the number of its change. All zxids from before the run have one
-// name.
+// at() returns a name for a zxid: the number of its change. All zxids from before the run share one name.
 func (s *side) at(zxid int64) string {
 	if zxid == 0 {
 		return "0"
@@ -91,11 +90,11 @@ type canon struct {
 	text string
 	// `alt` is another form that a Known difference may accept.
 	alt   string
-	event *jute.EventType // of an event
-	path  string          // of an event
-	zxid  int64           // of an event
-	code  jute.ErrCode    // of a reply
-	step  *Step           // of a reply
+	event *jute.EventType // type of the event; nil: the frame is not an event
+	path  string          // path of the event
+	zxid  int64           // zxid of the event
+	code  jute.ErrCode    // code of the reply
+	step  *Step           // the step that the reply answers
 }
 
 // canonical() returns the comparable form of g.

@@ -19,11 +19,11 @@ type Generator struct {
 	conns map[string]bool // names of the live connections
 	known []string        // names that have a session
 	nodes []string        // paths that probably exist
-	// watched are the paths that each connection lately asked to watch.
+	// `watched` has for each connection the paths that it lately asked to watch.
 	watched map[string][]string
-	// restarts says that the program may restart the second server.
+	// `restarts` says that the program may restart the second server.
 	restarts bool
-	// tokens counts the SASL tokens that each connection has sent: zlockd accepts fewer than ZooKeeper.
+	// `tokens` counts the SASL tokens that each connection has sent: zlockd accepts fewer than ZooKeeper.
 	tokens map[string]int
 }
 
@@ -137,7 +137,7 @@ func (g *Generator) damageConnect(s *Step) {
 		s.At, s.Patch = passwordAt, one(g, "\xff\xff\xff\xff", "\xff\xff\xff\xfe", "\x7f\xff\xff\xff",
 			"\x00\x00\x00\x0f", "\x00\x00\x00\x11", "\x00\x00\x00\x12")
 	case 3:
-		s.At = one(g, 0, 4, 4, 44) // version, zxid, read-only byte
+		s.At = one(g, 0, 4, 4, 44) // offsets of the version, the zxid and the read-only byte
 		small := "\x00\x00\x00\x01"
 		if s.At == 4 {
 			small = "\x7f\xff\xff\xff" // a zxid that neither server has reached; their histories differ

@@ -13,7 +13,7 @@ import (
 type Known struct {
 	Name   string
 	Reason string
-	// match returns how many arrived items of each side the difference explains. It returns zeros if the
+	// match() returns how many arrived items of each side the difference explains. It returns zeros if the
 	// difference does not apply.
 	match func(d *diff) (skipA, skipB int)
 }

@@ -21,14 +21,15 @@ import (
 	"github.com/zlockd/zlockd/test/oracle"
 )
 
-// mutant changes what a server says. The function lie gets each frame from the server, with the operation
-// that the frame answers, and returns the frames to pass on. n counts the frames that lie could have changed.
+// mutant changes what a server says. The function `lie` gets each frame from the server, with the operation
+// that the frame answers, and returns the frames to pass on. It counts in `n` the frames that it could have
+// changed.
 type mutant struct {
 	name string
 	lie  func(op jute.OpCode, frame []byte, n *int) [][]byte
 }
 
-// every() returns a lie that changes every k-th frame among the frames that want() selects.
+// every() returns a function `lie` that changes every k-th frame among the frames that want() selects.
 func every(k int, want func(op jute.OpCode, b []byte) bool,
 	change func(b []byte) [][]byte) func(jute.OpCode, []byte, *int) [][]byte {
 	return func(op jute.OpCode, b []byte, n *int) [][]byte {
@@ -54,8 +55,8 @@ func okOf(list ...jute.OpCode) func(jute.OpCode, []byte) bool {
 
 func events(op jute.OpCode, _ []byte) bool { return op == opEvent }
 
-// add() returns a change that adds delta to a 64-bit field. The parameter `end` is the distance from the end
-// of the field to the end of the frame.
+// add() returns a change that adds `delta` to a 64-bit field. The parameter `end` is the distance from the
+// end of the field to the end of the frame.
 func add(end int, delta uint64) func([]byte) [][]byte {
 	return func(b []byte) [][]byte {
 		at := len(b) - end - 8

@@ -166,7 +166,7 @@ func (s *side) ending(st *Step, list []got) []got {
 	return nil
 }
 
-// quiesce waits until every consequence of the last steps has arrived, and compares all of them.
+// quiesce() waits until every consequence of the last steps has arrived, and compares all of them.
 func (r *Runner) quiesce(first *Step, steps []*Step, fromA, fromB []got) error {
 	seenA, seenB := map[string][]got{first.Conn: fromA}, map[string][]got{first.Conn: fromB}
 	r.a.barrier(seenA)
@@ -207,7 +207,7 @@ func sortedKeys(a, b map[string][]got) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// compare compares what arrived on one connection.
+// compare() compares what arrived on one connection.
 func (r *Runner) compare(st *Step, conn string, fromA, fromB []got) error {
 	if st.Op == "closeSession" {
 		sortEvents(fromA)

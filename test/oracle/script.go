@@ -64,7 +64,7 @@ func (s *Step) format(b *strings.Builder) {
 	}
 }
 
-// formatArg calls arg() with one field as text.
+// formatArg calls arg() with the name of a field and its value as text.
 func (s *Step) formatArg(name string, arg func(name, value string)) {
 	switch v := s.field(name).(type) {
 	case *string:
@@ -186,7 +186,7 @@ func (l *lexer) word() string {
 	return w
 }
 
-// arg() reads the value of one argument into its field.
+// arg() reads the value of one argument into the field of the step that has the argument's name.
 func (l *lexer) arg(s *Step, name string) error {
 	var text, bare string
 	quoted := strings.HasPrefix(l.rest, `"`)

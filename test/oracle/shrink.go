@@ -54,8 +54,8 @@ func (r *Runner) Shrink(p Program, found error, limit time.Duration) (Program, e
 // without() returns list without the elements from i to k.
 func without[S ~[]E, E any](list S, i, k int) S { return slices.Delete(slices.Clone(list), i, k) }
 
-// simplify makes single steps simpler while the difference remains: requests that are not joined to
-// others, multis with fewer operations, setWatches with shorter lists.
+// simplify() makes single steps simpler while the difference remains: it no longer joins requests to others,
+// takes operations out of multis, and shortens the lists of setWatches.
 func (r *Runner) simplify(p Program, fails func(Program) bool, end time.Time) Program {
 	try := func(i int, s Step) bool {
 		if time.Now().After(end) {

@@ -14,16 +14,16 @@ import (
 
 // side is one of the two servers, and what this run knows of it.
 type side struct {
-	addrs    []string                // of all servers of an ensemble
+	addrs    []string                // the addresses of all servers of an ensemble
 	members  bool                    // /zookeeper/config may hold a list of members
-	patience time.Duration           // limits the wait for one frame
+	patience time.Duration           // the longest wait for one frame
 	conns    map[string]*conn        // live connections, by name
-	sessions map[string]wire.Session // the last session of each name, even without a connection
+	sessions map[string]wire.Session // the last session of each connection name, even after the connection's end
 	all      map[int64]wire.Session  // every session of this run
-	ids      map[int64]string        // the common name of each session id
+	ids      map[int64]string        // by session id: the session's name, which is the same on both servers
 	commits  []int64                 // the zxid at the start of the run, then the zxids of the changes
 	high     int64                   // highest zxid a reply may show
-	times    map[int64]int64         // the time of each zxid
+	times    map[int64]int64         // by zxid: the time of its change
 	counters map[string]jute.Stat    // Stats of the built-in nodes at the start of the run
 }
 
@@ -59,7 +59,7 @@ func newSide(addrs []string, patience time.Duration) *side {
 // servers.
 func (s *side) addr(name string) string { return s.addrs[int(name[0])%len(s.addrs)] }
 
-// zxid() returns the zxid that the field Back of a step names.
+// zxid() returns the zxid that a step asks for in its field Back.
 func (s *side) zxid(back int) int64 {
 	switch {
 	case back == -1:
@@ -101,11 +101,12 @@ func (s *side) send(name string, steps []*Step) {
 		c.pending = append(c.pending, due{st, xid})
 		b = wire.AppendRequest(b, sent, st.code(), st.encode(s.zxid))
 	}
-	// A server may close the connection during the write; the comparison covers what arrives.
+	// Ignore an error of the write: the server may close the connection during it. The comparison covers what
+	// arrives.
 	c.WriteRaw(b)
 }
 
-// next() waits for one frame of a connection, or its end.
+// next() waits for one frame of a connection, or for the end of the connection.
 func (s *side) next(name string) got {
 	c := s.conns[name]
 	f, err := c.Next()
@@ -153,11 +154,11 @@ func (s *side) drain(name string) []got {
 	return list
 }
 
-// ping marks, on every connection, the end of a step's consequences: events of earlier changes
-// come before its reply.
+// ping is sent on every connection after a step. Its reply marks the end of what the step caused, because the
+// events of earlier changes come before that reply.
 var ping = &Step{Op: "ping"}
 
-// catchUp precedes ping in an ensemble, so that this connection's server knows the change, too.
+// catchUp is sent before ping in an ensemble, so that the connection's server knows the change, too.
 var catchUp = &Step{Op: "sync", Path: "/"}
 
 // names() returns the live connections in order.

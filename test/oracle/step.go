@@ -26,21 +26,21 @@ type Step struct {
 	Version int32
 	Watch   bool
 	Mode    int32       // mode of addWatch; type of removeWatches and checkWatches
-	Lists   [5][]string // of setWatches and setWatches2
-	Back    int         // which zxid: of the Back-th change before the last; -1: of no change; -2: zero
+	Lists   [5][]string // the lists of paths of setWatches and setWatches2
+	Back    int         // zxid to send: of the Back-th change before the last; -1: beyond all changes; -2: zero
 	Scheme  string
 	Cred    string
-	Code    int32  // of "op": any operation code
-	Ops     []Step // of multi and multiRead
+	Code    int32  // for the operation "op": any operation code
+	Ops     []Step // the operations of a multi or multiRead
 
 	Session  string // of attach: the name of the connection whose session it takes
 	Timeout  int32
 	Password string // of connect and attach: "", or "null", "empty", "short", "wrong"
-	Old      bool   // of connect and attach: without the read-only byte
+	Old      bool   // of connect and attach: the request lacks the read-only byte
 
 	ReadOnly bool // of connect and attach: the client accepts a read-only session
 
-	Xid   int32  // 0: a number that a client would choose
+	Xid   int32  // xid to send; 0: the one that a client would choose
 	Cut   int    // how many bytes are missing at the end of the record
 	Extra string // bytes sent after the record
 	Patch string // replaces the bytes of the record from At onwards
@@ -55,7 +55,7 @@ type opInfo struct {
 	code   jute.OpCode
 	fields string // the fields of the record, in order; a script shows the same fields
 	write  bool   // a success is a change with its own zxid
-	solo   bool   // the step is sent alone, because it may end the connection or a question about it follows
+	solo   bool   // the step is sent alone: it may end the connection, or a question about it follows
 }
 
 var ops = map[string]opInfo{
@@ -90,7 +90,7 @@ var ops = map[string]opInfo{
 	"reconfig":        {jute.OpReconfig, "", false, false},
 	"closeSession":    {jute.OpCloseSession, "", true, true},
 	"op":              {0, "code", false, true},
-	"raw":             {0, "data", false, true}, // bytes that are no request, and end the connection
+	"raw":             {0, "data", false, true}, // bytes that are no request; the server ends the connection
 	"connect":         {0, "timeout password old readOnly back", false, true},
 	"attach":          {0, "session timeout password old readOnly back", false, true},
 	"drop":            {0, "", false, true},
@@ -98,7 +98,7 @@ var ops = map[string]opInfo{
 	"restart": {0, "", false, true},
 }
 
-// encode() returns the record of a step. zxid() returns the zxid that Back names.
+// encode() returns the record of a step. zxid() returns the zxid that the step asks for in its field Back.
 func (s *Step) encode(zxid func(back int) int64) wire.Body {
 	var b wire.Body
 	if s.Op == "auth" {

@@ -76,7 +76,7 @@ func startZlockd(t *testing.T) (addr string) {
 var config = []string{"extendedTypesEnabled=true", "enforceQuota=true", cluster.Super(oracle.Super),
 	"znode.container.checkIntervalMs=86400000", "minSessionTimeout=60000", "maxSessionTimeout=600000"}
 
-// zlockd starts servers that run until the test ends.
+// zlockd() starts servers that run until the test ends.
 func zlockd(t *testing.T, o cluster.Options, flags ...string) *cluster.Ensemble {
 	t.Helper()
 	o.Config, o.Flags = config, flags

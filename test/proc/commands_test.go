@@ -19,8 +19,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// followed maps a test to the commands of the pages that it runs, because these commands need that test's
-// setup. The beginning of a command identifies it.
+// followed maps the name of a test to the commands of the pages that this test runs, because the commands
+// need the test's setup. Each command is given by its beginning.
 var followed = map[string][]string{
 	"TestZkCliReconfigures": {"zkCli.sh -server "},
 	"TestTheClusterOfTheReadmeStarts": {"for s in 1=a 2=b 3=c; do zlock ca server ${s%=*} --host ${s#*=}; done",
@@ -50,7 +50,7 @@ var notRun = map[string]string{
 	"go run ./cmd/zlockd --dev": "never ends, and is zlockd --dev",
 }
 
-// commands returns the commands of a page: lines for the shell, lines after a prompt, and inline code that
+// commands() returns the commands of a page: lines for the shell, lines after a prompt, and inline code that
 // begins with a program's name and has more words.
 func commands(page string) (list []string) {
 	for _, m := range regexp.MustCompile("(?s)\n```(\\w*)\n(.*?)```").FindAllStringSubmatch(page, -1) {
@@ -94,7 +94,7 @@ func TestCommandsOfThePagesWork(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	// start runs a server until the test ends, or until stop() is called.
+	// start() runs a server until the test ends, or until stop() is called.
 	start := func(command string) (stop func()) {
 		cmd := exec.Command("sh", "-ec", "exec "+command)
 		cmd.Dir, cmd.Env = dir, append(env, settings...)
@@ -151,7 +151,7 @@ func TestCommandsOfThePagesWork(t *testing.T) {
 	}
 }
 
-// missing says which program of a command is not installed here.
+// missing() says which program of a command is not installed here.
 func missing(command string) error {
 	for _, program := range []string{"curl", "man", "nc"} {
 		if _, err := exec.LookPath(program); err != nil && slices.Contains(strings.Fields(command), program) {
@@ -161,7 +161,7 @@ func missing(command string) error {
 	return nil
 }
 
-// known reports whether a command is in `followed` or in `notRun`.
+// known() reports whether a command is in `followed` or in `notRun`.
 func known(command string) bool {
 	for _, list := range followed {
 		for _, begin := range list {

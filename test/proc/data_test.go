@@ -95,7 +95,7 @@ func peakRSS(pid int) (kib int64) {
 	return kib
 }
 
-// fill writes a ZooKeeper's directory: nine tenths of the nodes in a snapshot, the rest in the log.
+// fill() writes a ZooKeeper's directory: nine tenths of the nodes in a snapshot, the rest in the log.
 func fill(t *testing.T, dir string, nodes int) {
 	t.Helper()
 	sub := filepath.Join(dir, "version-2")
@@ -125,7 +125,7 @@ func fill(t *testing.T, dir string, nodes int) {
 	must.OK(t, os.WriteFile(filepath.Join(sub, fmt.Sprintf("log.%x", snap+1)), log, 0o600))
 }
 
-// output returns what a command printed. If the command failed, the test ends with that text.
+// output() returns what a command printed. If the command failed, the test ends with that text.
 func output(t testing.TB, out string, err error) string {
 	t.Helper()
 	if err != nil {
@@ -195,7 +195,7 @@ func dial(t testing.TB, addr string) *zk.Conn {
 }
 
 const (
-	longSession = 10 * time.Minute // longer than data take to move, so that no session expires
+	longSession = 10 * time.Minute // longer than moving the data takes, so that no session expires
 	super       = "super:test"
 )
 
@@ -215,7 +215,7 @@ func rss(pid int) int64 {
 	return resident * int64(os.Getpagesize())
 }
 
-// zlock runs a command of zlock against the server's admin port.
+// zlock() runs a command of zlock against the server's admin port.
 func (r *running) zlock(t *testing.T, args ...string) string {
 	t.Helper()
 	bin := cluster.Zlock(t)
@@ -273,7 +273,7 @@ func (r *running) underLoad(t *testing.T, file string) {
 		before, seconds, 100*slices.Min(seconds)*int64(len(before))/mean)
 }
 
-// answerOf runs a command and returns the last object that it prints.
+// answerOf runs a command and returns the last JSON object that it prints.
 func answerOf(t *testing.T, fails bool, bin string, args ...string) map[string]any {
 	t.Helper()
 	cmd := exec.Command(bin, args...)

@@ -31,7 +31,7 @@ func TestG2G21KillLeader(t *testing.T) {
 	c.SameState()
 }
 
-// TestG2KillAll kills every server at once: every answered write is on disk.
+// TestG2KillAll kills all servers at once. Every answered write must be on disk.
 func TestG2KillAll(t *testing.T) {
 	c := cluster.Three(t)
 	w := StartWriters(t, c, 2, 30*time.Second)
@@ -91,7 +91,7 @@ func TestR1PauseLeader(t *testing.T) {
 func TestG24RollingRestart(t *testing.T) {
 	c := cluster.Three(t)
 	w := StartWriters(t, c, 1, 10*time.Second)
-	// A faulty restart delays writes every time; a busy machine does not.
+	// Try several times: a faulty restart delays writes each time, a busy machine only sometimes.
 	best := time.Duration(math.MaxInt64)
 	for try := 0; try < 5 && best > 2*time.Second; try++ {
 		w.slowest()

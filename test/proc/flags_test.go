@@ -107,7 +107,7 @@ func TestTwoServersWithOneID(t *testing.T) {
 		s.AwaitLog("this is server 1, not 2; check the --peers lists")
 	}
 	stays(t, c.Servers...)
-	// A directory records the identity of its server.
+	// A server whose directory belongs to another id refuses to start.
 	twin.Kill()
 	twin.Set("--id", "2")
 	twin.Start()

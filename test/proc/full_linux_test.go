@@ -51,7 +51,7 @@ func TestDiskThatFillsHalfWay(t *testing.T) {
 		out, err := exec.Command(bin, args...).CombinedOutput()
 		return string(out), err
 	}
-	// fills runs a command on a full disk, then again when there is room.
+	// fills() runs a command on a full disk, then again when there is room.
 	fills := func(disk string, args ...string) {
 		t.Helper()
 		before := files(t, disk)
@@ -102,7 +102,7 @@ func TestDiskThatFillsHalfWay(t *testing.T) {
 	out, err = run("restore", file, "--data-dir", filepath.Join(small, "restored"))
 	output(t, out, err)
 
-	// A recovering server writes new files next to the existing ones.
+	// Leave too little room: a recovering server writes new files next to the existing ones.
 	ballast := filepath.Join(disk, "ballast")
 	var fs syscall.Statfs_t
 	must.OK(t, syscall.Statfs(disk, &fs))
@@ -157,10 +157,11 @@ func pipeLog(t *testing.T, s *cluster.Server) *pipedLog {
 	return p
 }
 
-// toPipe, a path and a command together run the command with its log going to that path.
+// toPipe is the beginning of a command line. The path of a log and a command follow; the command's stderr
+// goes to that path.
 var toPipe = []string{"/bin/sh", "-c", `log=$1; shift; exec "$@" 2>"$log"`, "sh"}
 
-// fill leaves no room in the pipe for another byte.
+// fill() leaves no room in the pipe for another byte.
 func (p *pipedLog) fill(t *testing.T) {
 	t.Helper()
 	fd := must.Get(unix.Open(p.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0))(t)
@@ -175,8 +176,8 @@ func (p *pipedLog) fill(t *testing.T) {
 	}
 }
 
-// longestGap returns the longest time without an answer to any write, from a given time on. It ignores the
-// clients of one server.
+// longestGap returns the longest time without an answer to any write, within the `span` that begins at `at`.
+// It ignores the clients of the server `except`.
 func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.Server) (
 	longest time.Duration) {
 	w.t.Helper()
@@ -207,7 +208,8 @@ func TestR9StderrThatNobodyReads(t *testing.T) {
 		{"readers gone, a follower killed", func(s *cluster.Server) { logs[s].reader.Close() }, false},
 		{"readers gone, the leader killed", func(*cluster.Server) {}, true},
 	} {
-		// A server that waits for its log is slow each time; a busy machine is not.
+		// Try several times: a server that waits for its log is slow each time, a busy machine only
+		// sometimes.
 		best := time.Duration(math.MaxInt64)
 		for try := 0; try < 5 && best > most; try++ {
 			lead := c.WaitLeader()

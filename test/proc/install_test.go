@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// watcher is a client with a session, an ephemeral node and watches, that does what a client library does
-// when its connection ends: attach again and set its watches.
+// watcher is a client with a session, an ephemeral node and watches. When its connection ends, it attaches
+// again and sets its watches, as a client library does.
 type watcher struct {
 	t      *testing.T
 	at     *cluster.Server
@@ -30,7 +30,7 @@ type watcher struct {
 	again  int // how often the client attached again
 }
 
-// watcherTimeout is more than pour() takes on a busy machine.
+// watcherTimeout is the watcher's session timeout. pour() takes less time, even on a busy machine.
 const watcherTimeout = 3 * time.Minute
 
 func newWatcher(t *testing.T, s *cluster.Server) *watcher {
@@ -51,7 +51,7 @@ func newWatcher(t *testing.T, s *cluster.Server) *watcher {
 	return w
 }
 
-// attach attaches again to the same server and sets the watches that have not fired.
+// attach() attaches again to the same server and sets the watches that have not fired.
 func (w *watcher) attach() {
 	w.t.Helper()
 	zxid, session := w.c.Zxid, w.c.Session
@@ -103,7 +103,7 @@ func (w *watcher) heard(path string) bool {
 	return false
 }
 
-// await pings until an event came for each path, attaching again when the connection ends.
+// await() pings until an event came for each path, attaching again when the connection ends.
 func (w *watcher) await(paths ...string) {
 	w.t.Helper()
 	for deadline := time.Now().Add(time.Minute); len(paths) > 0; {
@@ -119,7 +119,7 @@ func (w *watcher) await(paths ...string) {
 	}
 }
 
-// listen takes the events that have arrived, and attaches again if the connection ended.
+// listen() takes the events that have arrived, and attaches again if the connection ended.
 func (w *watcher) listen() {
 	err := w.c.Ping()
 	w.take()
@@ -128,8 +128,8 @@ func (w *watcher) listen() {
 	}
 }
 
-// pour writes one request after another through a server until the log has grown by this many entries. Each
-// request makes one entry.
+// pour() writes through a server, one request after another, until the log has grown by `entries` entries.
+// Each request makes one entry.
 func pour(t *testing.T, s *cluster.Server, entries int64) {
 	t.Helper()
 	c := open(t, s)
@@ -281,7 +281,7 @@ func TestTheManualOfUpgradesCanBeFollowed(t *testing.T) {
 	expect.Equal(t, followed, 4, "%d commands", followed)
 }
 
-// config returns a zoo.cfg for a server.
+// config() returns a zoo.cfg for a server.
 func config(t *testing.T, s *cluster.Server) string {
 	host, port := must.Get2(net.SplitHostPort(s.Client))(t)
 	_, admin := must.Get2(net.SplitHostPort(s.Admin))(t)

@@ -27,7 +27,7 @@ var (
 	idleTimeout = flag.Duration("idle-timeout", 9*time.Second, "of these sessions")
 )
 
-// manyClient is a process with sessions.
+// manyClient is a client process that has many sessions.
 type manyClient struct {
 	in  io.WriteCloser
 	out *bufio.Reader
@@ -111,8 +111,8 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 
 var znodes = flag.Int("znodes", 50_000, "nodes of a large tree")
 
-// outages counts how often servers have stopped serving clients. On a busy machine they may be without a
-// leader for so long that they must stop, and then their clients lose their connections.
+// outages() counts how often servers have stopped serving clients. On a busy machine a server may be without
+// a leader for so long that it must stop serving. Then its clients lose their connections.
 func outages(servers []*cluster.Server) (n int) {
 	for _, s := range servers {
 		n += strings.Count(s.Log(1<<30), "not serving clients")
@@ -120,8 +120,8 @@ func outages(servers []*cluster.Server) (n int) {
 	return n
 }
 
-// killLeader kills the leader some times under load. For each time it returns how long it took until the
-// other servers answered a write.
+// killLeader kills the leader under load, as often as `times` says. It returns for each kill how long it took
+// until the other servers answered a write.
 func killLeader(t *testing.T, c *cluster.Ensemble, times int) (resumed []time.Duration) {
 	t.Helper()
 	w := StartWriters(t, c, 2, 10*time.Second)
@@ -178,7 +178,7 @@ func TestG21LargeTree(t *testing.T) {
 	Fill(t, c.WaitLeader(), *znodes)
 	t.Logf("%d nodes created in %v", *znodes, time.Since(began).Round(time.Millisecond))
 	large := killLeader(t, c, *kills)
-	// A tree that delays writes does so most times; a busy machine does not.
+	// Try again: a large tree that delays writes does so most times, a busy machine only sometimes.
 	for try := 0; try < 5 && median(large) > time.Second; try++ {
 		large = append(large, killLeader(t, c, 1)...)
 	}
@@ -188,7 +188,8 @@ func TestG21LargeTree(t *testing.T) {
 		name string
 		sig  syscall.Signal
 	}{{"in order", syscall.SIGTERM}, {"by kill -9", syscall.SIGKILL}} {
-		// A restart takes half a second. A tree that makes starts slow does so each time; a busy machine does not.
+		// A restart takes half a second. Try several times: a tree that makes starts slow does so each time,
+		// a busy machine only sometimes.
 		best := time.Duration(math.MaxInt64)
 		for try := 0; try < 5 && best > 5*time.Second; try++ {
 			best = min(best, restartAll(t, c, way.sig))

@@ -34,11 +34,11 @@ func TestMain(m *testing.M) {
 
 // outcome is the report of a client process at its end.
 type outcome struct {
-	Lost       map[string]int // connections, by the address of their server
+	Lost       map[string]int // number of lost connections, by the address of their server
 	First      time.Time      // when the first connection was lost
 	Expired    int            // how many sessions expired
 	Unattached int
-	Away       []time.Duration // the times in which a session had no connection
+	Away       []time.Duration // for how long sessions had no connection, each time
 }
 
 // manySession is one of the sessions of a client process.
@@ -56,8 +56,8 @@ type manySession struct {
 	away    []time.Duration
 }
 
-// runMany opens n sessions at the servers in turn, and prints a line when all are open. It keeps them alive
-// until standard input ends.
+// runMany opens n sessions at the servers in turn, and prints a line when all are open. It keeps the sessions
+// alive until standard input ends.
 func runMany(servers []string, name string, n int, timeout time.Duration) error {
 	list := make([]*manySession, n)
 	var opened sync.WaitGroup
@@ -125,7 +125,7 @@ func (s *manySession) open() (err error) {
 	return err
 }
 
-// keep pings each third of the timeout, and attaches the session again whenever its connection ends or
+// keep() pings each third of the timeout. It attaches the session again whenever its connection ends or
 // leaves two pings without an answer, as stock clients do.
 func (s *manySession) keep(stop <-chan struct{}) {
 	for pings := 0; ; {
@@ -151,7 +151,7 @@ func (s *manySession) keep(stop <-chan struct{}) {
 	}
 }
 
-// attach tries one server after another until the session has a connection again, as clients do.
+// attach() tries one server after another until the session has a connection again, as clients do.
 func (s *manySession) attach(stop <-chan struct{}) bool {
 	began := time.Now()
 	old := s.c
@@ -178,7 +178,7 @@ func (s *manySession) attach(stop <-chan struct{}) bool {
 		select {
 		case <-stop:
 			return false
-		case <-time.After(rand.N(time.Second)): // Java's client waits as long
+		case <-time.After(rand.N(time.Second)): // Java's client also waits up to a second
 		}
 	}
 }

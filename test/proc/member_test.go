@@ -199,7 +199,7 @@ func TestServerAddedAgainWhileItRunsServes(t *testing.T) {
 	})
 }
 
-// A server that lost its disk asks other servers whether it was a member, and one of them is a removed member
+// A server that lost its disk asks the other servers whether it was a member. One of them is a removed member
 // that still runs. The answer of the removed member must not prevent the server from joining.
 func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
@@ -216,7 +216,7 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 		_, _, code := e.member(three, "remove", "1")
 		return code == 0
 	})
-	// The server does not run yet. The command promote must say so, not only count log entries.
+	// The server does not run yet. `promote` must say so, and not only count missing log entries.
 	e.post(three, `{"op":"add","id":1,"addr":"`+one.Peer+`"}`)
 	_, errs, code := e.member(three, "-w", "1", "promote", "1")
 	expect.Equal(t, code, 1, "promote a server that does not run: exit code; it says %s", errs)

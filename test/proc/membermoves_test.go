@@ -135,7 +135,7 @@ func (e *ensemble) begin(at *cluster.Server, args ...string) *started {
 	return s
 }
 
-// wait waits until the command has succeeded.
+// wait() waits until the command has succeeded.
 func (s *started) wait() {
 	s.t.Helper()
 	if err := s.cmd.Wait(); err != nil {
@@ -149,7 +149,8 @@ func TestLeadersDieWhileMembersChange(t *testing.T) {
 	withoutAndWithTLS(t, 2, func(t *testing.T, e *ensemble) { changesOverLeaderKills(t, e, 200) })
 }
 
-// Each command also completes in a cluster with a large tree, such as ZLOCKD_MEMBER_NODES=1000000.
+// Each command also completes in a large cluster: ZLOCKD_MEMBER_NODES says how many nodes its tree has, such
+// as 1000000.
 func TestMembersOfALargeCluster(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("ZLOCKD_MEMBER_NODES"))
 	if n == 0 {
@@ -161,7 +162,7 @@ func TestMembersOfALargeCluster(t *testing.T) {
 func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	one, two, three, four := e.Servers[0], e.Servers[1], e.Servers[2], e.Servers[3]
 	fillMembers(t, nodes, one, two, three)
-	// ask returns a running server that does not lead. The test sends the commands to that server, so they
+	// ask() returns a running server that does not lead. The test sends the commands to that server, so they
 	// continue when the leader is killed.
 	ask := func(not ...*cluster.Server) *cluster.Server {
 		t.Helper()

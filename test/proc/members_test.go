@@ -31,7 +31,7 @@ import (
 
 const password = "secret"
 
-// certificates makes an authority and a certificate for each server. It returns the flags for a server, in
+// certificates() makes an authority and a certificate for each server. It returns the flags for a server, in
 // which {id} stands for the server's id.
 func certificates(t *testing.T, servers int) []string {
 	t.Helper()
@@ -45,8 +45,8 @@ func certificates(t *testing.T, servers int) []string {
 		"--peer-tls-ca", file("ca.pem")}
 }
 
-// certificate writes a key and its certificate. The authority `ca` signs the certificate. Without it, the
-// certificate is an authority itself.
+// certificate() writes a key and its certificate. The authority `ca` signs the certificate. If `ca` is nil,
+// the certificate is an authority itself.
 func certificate(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (
 	*ecdsa.PrivateKey, *x509.Certificate) {
 	t.Helper()
@@ -86,7 +86,7 @@ func startMembers(t *testing.T, spare int, flags ...string) *ensemble {
 	return &ensemble{e, t, auth}
 }
 
-// member runs zlock member against a server.
+// member() runs zlock member against a server.
 func (e *ensemble) member(at *cluster.Server, args ...string) (out, errs string, code int) {
 	e.t.Helper()
 	return e.run(append([]string{"member", "--admin-addr", at.Admin, "--auth-file", e.auth}, args...)...)
@@ -116,7 +116,7 @@ func (e *ensemble) must(at *cluster.Server, args ...string) string {
 	return out
 }
 
-// post makes a change without waiting for anything, as curl does it.
+// post() requests a change of the members as curl does. It does not wait until the change has taken effect.
 func (e *ensemble) post(at *cluster.Server, body string) {
 	e.t.Helper()
 	req := must.Get(http.NewRequest(http.MethodPost, "http://"+at.Admin+"/members", strings.NewReader(body)))(
@@ -128,7 +128,7 @@ func (e *ensemble) post(at *cluster.Server, body string) {
 	must.Equal(e.t, resp.StatusCode, http.StatusOK, "%s: %s", body, answer)
 }
 
-// roles returns the id and role of each member, as a server lists them. The leader counts as a voter.
+// roles() returns the id and role of each member, as a server lists them. The leader counts as a voter.
 func (e *ensemble) roles(at *cluster.Server) string {
 	e.t.Helper()
 	var roles []string

@@ -38,7 +38,7 @@ func TestReconfigNeedsTheRightToWriteTheConfiguration(t *testing.T) {
 	super := dialZK(t, "super:"+password, e.Servers[1])
 	stop := make(chan struct{})
 	var others sync.WaitGroup
-	for range 3 { // clients without the right do not disturb a client that has it
+	for range 3 { // clients without the right ask all the time, and must not disturb a client that has it
 		bob := dialZK(t, "bob:x", e.Servers[1])
 		others.Go(func() {
 			for {
@@ -82,7 +82,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	}
 	before := version()
 
-	// The server refuses each of these and changes nothing.
+	// The server refuses each of these requests and changes nothing.
 	for _, tc := range []struct {
 		what             string
 		joining, leaving []string
@@ -179,7 +179,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		text, v, _ := strings.Cut(string(b), "\nversion=")
 		version, err = strconv.ParseInt(v, 16, 64)
 		must.OK(t, err, "version %s", v)
-		if ahead == 0 { // each change adds one to the mzxid and to the version
+		if ahead == 0 { // the first time; each change adds one to both numbers, so their difference stays
 			ahead = stat.Mzxid - version
 		}
 		must.Equal(t, stat.Mzxid-version, ahead, "mzxid less version")
@@ -218,8 +218,8 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		if text != strings.Join(want, "\n") {
 			t.Errorf("join %q, leave %q:\n%s\nwant\n%s", step.joining, step.leaving, text, strings.Join(want, "\n"))
 		}
-		// Each step is one change, so the version grows by one. Only before the first step there is another change:
-		// the creation of the session.
+		// Each step is one change, so the version grows by one. It grows by more in the first step alone,
+		// because the creation of the session comes before that step.
 		if now != stat.Mzxid-ahead || now != version+1 && step.joining[0] != observer {
 			t.Errorf("join %q, leave %q: version %x after %x, mzxid %x", step.joining, step.leaving, now, version,
 				stat.Mzxid)

@@ -107,7 +107,7 @@ func saysWhatToDo(t *testing.T, c *cluster.Ensemble, s *cluster.Server) {
 	expect.Has(t, string(out), "zlockd recover", "zlock doctor: standard output")
 }
 
-// cancelled returns a context that has ended, to close connections that no server answers any longer.
+// cancelled() returns a context that has ended, to close connections that no server answers any longer.
 func cancelled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -208,8 +208,8 @@ func TestWriteThroughFollowerIsNudged(t *testing.T) {
 	expect.That(t, f <= 3*l, "a write through a follower takes %v, through the leader %v", f, l)
 }
 
-// For every pair of servers, TestHandOverBetweenServers measures the time from the beginning of a lock's
-// deletion at one server until the waiting session at the other server hears of it.
+// TestHandOverBetweenServers deletes a lock at one server while a session waits at another, for each pair of
+// servers. It measures how long after the beginning of the deletion the waiting session hears of it.
 func TestHandOverBetweenServers(t *testing.T) {
 	c := cluster.Three(t)
 	var clients []*wire.Conn

@@ -218,7 +218,7 @@ func TestRestoreFigures(t *testing.T) {
 	for i, s := range c.Servers {
 		pids[i] = s.Pid()
 		t.Logf("server %d: %d MiB before", i+1, rss(pids[i])>>20)
-		// From here on, the kernel counts the peak of the server's memory again.
+		// Reset the kernel's record of the peak of the server's memory.
 		must.OK(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pids[i]), []byte("5"), 0))
 	}
 	u.longest.Store(0)

@@ -64,7 +64,7 @@ func startScript(t *testing.T, before *script) *script {
 	return s
 }
 
-// server returns the process id of one of the servers.
+// server() returns the process id of one of the servers.
 func (s *script) server(id int) int {
 	s.t.Helper()
 	entries := must.Get(os.ReadDir("/proc"))(s.t)
@@ -109,7 +109,7 @@ func (s *script) serving() (n int) {
 	return n
 }
 
-// end waits for the script's end and returns how long it took and its error.
+// end() waits for the script's end and returns how long it took and its error.
 func (s *script) end() (time.Duration, error) {
 	s.t.Helper()
 	at := time.Now()

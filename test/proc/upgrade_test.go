@@ -58,7 +58,7 @@ func upgradeAndDowngrade(t *testing.T, version string) {
 				expect.Has(t, ask(t, tickets[s.ID-1], http.StatusServiceUnavailable),
 					"runs a release that knows neither tickets nor --one-layout")
 			}
-			time.Sleep(300 * time.Millisecond) // for writes while both programs run
+			time.Sleep(300 * time.Millisecond) // let clients write while servers run both programs
 		}
 		c.SameState()
 	}
@@ -106,7 +106,7 @@ func replace(s *cluster.Server, program string, args []string) {
 	s.Start()
 }
 
-// ask requests a ticket. It expects the status `want`, and returns the answer.
+// ask() requests a ticket. It expects the status `want`, and returns the answer.
 func ask(t *testing.T, addr string, want int) string {
 	t.Helper()
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost,
@@ -119,8 +119,8 @@ func ask(t *testing.T, addr string, want int) string {
 	return text
 }
 
-// refuses replaces a server's program by the old one. The old program must stop at an entry that it does not
-// know. Then the server must serve with its own program again.
+// refuses() replaces a server's program by the old one. The old program must stop at an entry that it does
+// not know. Then the server must serve with its own program again.
 func refuses(t *testing.T, c *cluster.Ensemble, old string, args []string) {
 	t.Helper()
 	s := leaderLast(c)[0]
@@ -179,7 +179,7 @@ func startLockers(t *testing.T, addrs string) *lockers {
 	return l
 }
 
-// check stops the clients. The client that held its lock all the time must be its only holder.
+// check() stops the clients. One client held a lock all the time, so no other client can take that lock.
 func (l *lockers) check() {
 	l.t.Helper()
 	l.stop()

@@ -21,7 +21,7 @@ import (
 
 var vanishes = flag.Int("vanishes", 1, "how often the leader's host vanishes, and is cut off one way")
 
-// arrived is the time that answers may need to arrive if their writes were committed before a cut.
+// arrived is how long after a cut answers may still arrive, if their writes were committed before the cut.
 const arrived = 150 * time.Millisecond
 
 // TestG21LeadersHostVanishes takes the leader's host off the network, and no client gets a reset. The clients
@@ -32,7 +32,7 @@ func TestG21LeadersHostVanishes(t *testing.T) {
 	c := cluster.Run(t, cluster.Options{Hosts: w.hosts(3), Flags: []string{"--peer-insecure"}})
 	load := StartWriters(t, c, 2, 30*time.Second)
 	var resumed, noticed []time.Duration
-	// A real fault is slow each time; a busy machine is not.
+	// A real fault is slow each time, a busy machine only sometimes.
 	slow := func() bool {
 		return slices.Min(resumed) > 3*time.Second || slices.Min(noticed) > 15*time.Second
 	}
@@ -174,7 +174,7 @@ func (w *wires) ip(args ...string) {
 	must.OK(w.t, err, "ip %s: %s", strings.Join(args, " "), out)
 }
 
-// hosts says where servers 1 to n run, with all clients on the last host.
+// hosts() says where servers 1 to n run, with all clients on the last host.
 func (w *wires) hosts(n int) []cluster.Host {
 	var list []cluster.Host
 	for h := 1; h <= n; h++ {
@@ -187,7 +187,7 @@ func (w *wires) hosts(n int) []cluster.Host {
 	return list
 }
 
-// dial connects from a host. The thread that makes the socket moves to the host's network namespace. If the
+// dial() connects from a host. The thread that makes the socket moves to the host's network namespace. If the
 // thread cannot be moved back, it is not used again.
 func (w *wires) dial(from int, addr string, limit time.Duration) (net.Conn, error) {
 	there, err := unix.Open("/var/run/netns/"+w.ns(fmt.Sprint(from)), unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -212,7 +212,7 @@ func (w *wires) dial(from int, addr string, limit time.Duration) (net.Conn, erro
 	return c, err
 }
 
-// vanish takes a host off the switch: packets to it and from it are lost silently. appear() plugs it in
+// vanish() takes a host off the switch: packets to it and from it are lost silently. appear() plugs it in
 // again.
 func (w *wires) vanish(host int) {
 	w.t.Helper()
@@ -224,8 +224,8 @@ func (w *wires) appear(host int) {
 	w.ip("-n", w.ns("sw"), "link", "set", fmt.Sprintf("p%d", host), "master", "br0")
 }
 
-// deafen makes a host lose everything it sends to another one, which still reaches it: the packets go to an
-// address that no host has. heal() ends that.
+// deafen() makes all packets from one host to another get lost, but none in the other direction: the packets
+// go to an address that no host has. heal() ends that.
 func (w *wires) deafen(from, to int) {
 	w.t.Helper()
 	w.ip("-n", w.ns(fmt.Sprint(from)), "neigh", "replace", w.addr(to), "lladdr", "02:00:00:00:ff:ff", "dev",
@@ -237,7 +237,7 @@ func (w *wires) heal(from, to int) {
 	w.ip("-n", w.ns(fmt.Sprint(from)), "neigh", "del", w.addr(to), "dev", "eth0")
 }
 
-// connections counts the established TCP connections that a host has with another.
+// connections() counts the established TCP connections that a host has with another.
 func (w *wires) connections(of, with int) int {
 	out := must.Get(exec.Command("ip", "netns", "exec", w.ns(fmt.Sprint(of)), "cat", "/proc/net/tcp").Output())(
 		w.t)

@@ -138,7 +138,7 @@ func (w *Writers) run(o *Writer, timeout time.Duration) {
 	}
 }
 
-// write writes until the connection is lost or the test ends.
+// write() writes until the connection is lost or the test ends.
 func (w *Writers) write(c *wire.Conn, o *Writer) (lost error) {
 	for !w.stopped() {
 		began := time.Now()
@@ -166,8 +166,8 @@ func (w *Writers) write(c *wire.Conn, o *Writer) (lost error) {
 	return nil
 }
 
-// slowest() returns the longest wait for the answer to a write since the last call of slowest. It first waits
-// for the answers to the writes that are under way.
+// slowest() returns the longest wait for the answer to a write since the last call of slowest(). It first
+// waits for the answers to the writes that are under way.
 func (w *Writers) slowest() (most time.Duration) {
 	w.t.Helper()
 	at := time.Now()
@@ -212,7 +212,7 @@ func (w *Writers) Check(c *cluster.Ensemble) {
 	w.t.Logf("%d writes answered, %d unknown", len(w.acked), w.unknown)
 }
 
-// list returns the nodes that a server has after a sync.
+// list() returns the nodes that a server has after a sync.
 func (w *Writers) list(s *cluster.Server) ([]string, error) {
 	nc, err := s.Open()
 	if err != nil {
@@ -229,7 +229,7 @@ func (w *Writers) list(s *cluster.Server) ([]string, error) {
 	return names, err
 }
 
-// disturbances counts the connections and sessions that the clients of some servers have lost.
+// disturbances() counts the connections and sessions that the clients of some servers have lost.
 func (w *Writers) disturbances(servers []*cluster.Server) (disconnects, expired int) {
 	for _, s := range servers {
 		for _, o := range w.Of(s) {
@@ -241,8 +241,8 @@ func (w *Writers) disturbances(servers []*cluster.Server) (disconnects, expired 
 	return disconnects, expired
 }
 
-// awaitWrite waits until a write is answered after a given time, and returns how much later that is. It
-// ignores the clients of one server.
+// awaitWrite waits until a client has an answer to a write after the time `at`, and returns how long after
+// `at` that was. It ignores the clients of the server `except`.
 func (w *Writers) awaitWrite(at time.Time, except *cluster.Server, limit time.Duration) time.Duration {
 	w.t.Helper()
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

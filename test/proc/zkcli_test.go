@@ -195,7 +195,7 @@ var zooConfig = []string{"extendedTypesEnabled=true", cluster.Super(super), "zno
 	"forceSync=no", fmt.Sprint("maxSessionTimeout=", longSession.Milliseconds()),
 	"preAllocSize=64", "snapCount=2000"}
 
-// zlockd runs a command to its end.
+// zlockd() runs a command to its end.
 func zlockd(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	out, err := exec.Command(cluster.Build(t), args...).CombinedOutput()
@@ -211,8 +211,8 @@ func startOn(t testing.TB, from string, lines ...string) *cluster.Server {
 	return e.Servers[0]
 }
 
-// TestThereAndBack kills a real ZooKeeper in the middle of its writes, imports its data, exports them again,
-// and compares a ZooKeeper on the original with one on the export.
+// TestThereAndBack kills a real ZooKeeper in the middle of its writes, imports its data and exports them
+// again. Then it compares a ZooKeeper on the original data with a ZooKeeper on the exported data.
 func TestThereAndBack(t *testing.T) {
 	cluster.RequireZooKeeper(t)
 	seeds, changes := 3, 12_000

@@ -33,7 +33,7 @@ var acls = [][]zk.ACL{
 	{{Perms: jute.PermAll, ID: jute.ID{Scheme: "auth", ID: ""}}},
 }
 
-// name picks a name from a small set, so that later changes meet existing nodes.
+// name() picks a name from a small set, so that later changes meet existing nodes.
 func (w *writer) name() string {
 	return [...]string{"a", "b", "lock-", "with space", "n" + fmt.Sprint(w.rng.IntN(200))}[w.rng.IntN(5)]
 }
@@ -66,7 +66,7 @@ func (w *writer) create() zk.Create {
 		ACL: acls[w.rng.IntN(len(acls))], TTL: int64(1e6 + w.rng.IntN(1e9))}
 }
 
-// step makes one change, and tells whether the server still answers.
+// step() makes one change, and tells whether the server still answers.
 func (w *writer) step(ctx context.Context) bool {
 	var err error
 	switch k := w.rng.IntN(100); {
@@ -107,7 +107,7 @@ func (w *writer) forget(path string) {
 	}
 }
 
-// multi makes a transaction. About half of the transactions fail.
+// multi() makes a transaction. About half of the transactions fail.
 func (w *writer) multi(ctx context.Context) error {
 	var ops []zk.Op
 	fresh := w.top + "/multi-" + fmt.Sprint(w.rng.Int64())
@@ -131,7 +131,7 @@ func (w *writer) multi(ctx context.Context) error {
 	return err
 }
 
-// quota sets a quota on a node that has none.
+// quota() sets a quota on a node that has none.
 func (w *writer) quota(ctx context.Context) error {
 	path := "/zookeeper/quota" + w.any()
 	if err := w.conn.MakePath(ctx, path, zk.Persistent, nil); err != nil {
@@ -145,7 +145,7 @@ func (w *writer) quota(ctx context.Context) error {
 	return err
 }
 
-// load opens eight sessions and then makes n changes through all of them at once. Half of the sessions stay
+// load() opens eight sessions and then makes n changes through all of them at once. Half of the sessions stay
 // open, the others are closed. wait() returns when all changes are made, or ctx has ended.
 func load(ctx context.Context, t testing.TB, addr string, seed uint64, n int) (wait func()) {
 	t.Helper()

@@ -131,7 +131,7 @@ func (r *aheadRun) leads() uint32 {
 	return 0
 }
 
-// roles returns the leader and the followers, in any order.
+// roles() returns the leader and the followers, in any order.
 func (r *aheadRun) roles() (leader, one, other uint32) {
 	if leader = r.leads(); leader == 0 {
 		leader = 1
@@ -160,7 +160,7 @@ func (r *aheadRun) wait(atMost time.Duration) {
 // powerLoss takes the power from a server.
 func (r *aheadRun) powerLoss(id uint32) { r.end(id, (*serverDisk).PowerLoss) }
 
-// again() starts the server id if it does not run.
+// again() starts the server with this id if it does not run.
 func (r *aheadRun) again(id uint32) {
 	r.disk[id].Go()
 	if r.node(id) == nil {
@@ -211,7 +211,7 @@ func (r *aheadRun) formerLeaderLosesPower() {
 	r.disk[other].HangLog()
 	r.wait(300 * time.Millisecond)
 	r.cut(leader, one)
-	time.Sleep(2500 * time.Millisecond) // `other` votes for `one`; its disk keeps the vote, but no entries
+	time.Sleep(2500 * time.Millisecond) // `other` votes for `one`; this vote is on its disk, but no entries
 	r.mend(leader, one)
 	r.wait(2 * time.Second)
 	r.goOn(leader, other, one, leader, other)

@@ -18,7 +18,7 @@ var modelFlag = flag.Bool("sim.model", false, "the larger case of the model of d
 // turn and must find harm, which shows that the rule is necessary.
 func TestR9AheadModel(t *testing.T) {
 	race.Alone(t)
-	defer debug.SetGCPercent(debug.SetGCPercent(100)) // the search keeps all that it allocates
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // to save memory: the search keeps all that it allocates
 	all := aheadRules{applyWaits: true, commitBounded: true, followersSync: true, noopSynced: true,
 		settled: true}
 	small := aheadCase{terms: 3, entries: 3, clients: 3, crashes: 1}
@@ -45,7 +45,7 @@ func TestR9AheadModel(t *testing.T) {
 		}},
 	} {
 		if testing.Short() && name != "followers answer before they are durable" {
-			continue // needs three entries
+			continue // the other cases show harm only with three entries
 		}
 		rules := all
 		without.leave(&rules)
@@ -58,7 +58,7 @@ func TestR9AheadModel(t *testing.T) {
 	}
 }
 
-// aheadRules are the rules of decision 9.
+// aheadRules says which rules of docs/decisions/0009 hold.
 type aheadRules struct {
 	applyWaits    bool // an entry is applied when it is durable on the server that applies it
 	commitBounded bool // a server announces no commit index beyond its durable entries
@@ -83,7 +83,7 @@ type modelServer struct {
 	term, n, durable, commit, applied, crashes uint8
 	leads                                      bool
 	log                                        [modelLog]uint8 // the term of each entry
-	match                                      [3]uint8        // at a leader: known length of each log
+	match                                      [3]uint8        // at a leader: how long each log surely is
 }
 
 // modelState is the state of the whole cluster.
@@ -122,7 +122,7 @@ func (h harm) String() string {
 	return out
 }
 
-// walk visits all states in the order of their distance from the start.
+// walk() visits all states in the order of their distance from the start.
 func walk(r aheadRules, c aheadCase) (visited int, found harm) {
 	// `from` says how the search reached each state in the queue. It holds indices, because pointers would slow
 	// the garbage collector.
@@ -155,7 +155,7 @@ func walk(r aheadRules, c aheadCase) (visited int, found harm) {
 	return len(seen), found
 }
 
-// next() calls tell() with every state that can follow.
+// next() calls tell() with every state that can follow st.
 func (st modelState) next(r aheadRules, c aheadCase, tell func(to modelState, bad bool, step modelStep)) {
 	for i := range st.s {
 		s := &st.s[i]
@@ -202,7 +202,7 @@ func (st *modelState) append(i int) {
 	s := &st.s[i]
 	s.log[s.n] = s.term
 	s.n++
-	s.match[i] = s.n // from now on raft counts the leader's log
+	s.match[i] = s.n // raft counts the leader's own log at once towards the majority
 	st.entries++
 }
 
@@ -221,7 +221,7 @@ func (s *modelServer) newer(r aheadRules, term uint8) {
 	s.term, s.leads, s.match = term, false, [3]uint8{}
 }
 
-// elect makes server i the leader, with the vote of server j.
+// elect() makes server i the leader, with the vote of server j.
 func (st modelState) elect(r aheadRules, c aheadCase, i, j int, tell func(modelState, bool, modelStep)) {
 	a, b := &st.s[i], &st.s[j]
 	term := max(a.term, b.term) + 1
@@ -248,7 +248,7 @@ func (s *modelServer) lastTerm() uint8 {
 	return s.log[s.n-1]
 }
 
-// replicate sends entries, some or all, from i to j; the answer may be lost.
+// replicate() sends entries, some or all, from i to j; the answer may be lost.
 func (st modelState) replicate(r aheadRules, i, j int, tell func(modelState, bool, modelStep)) {
 	l, f := &st.s[i], &st.s[j]
 	if f.term > l.term {
@@ -289,7 +289,7 @@ func (st modelState) replicate(r aheadRules, i, j int, tell func(modelState, boo
 	}
 }
 
-// count computes the commit index as raft's leader does.
+// count() computes the commit index as raft's leader does.
 func (s *modelServer) count() {
 	sorted := s.match
 	slices.Sort(sorted[:])

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// three() starts three servers with the given heartbeat timeout, and calls f when all of them serve.
+// three() starts three servers with the given heartbeat timeout, and calls f() when all of them serve.
 func three(t *testing.T, seed uint64, heartbeat time.Duration, f func(c *nodes, lead uint32)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func three(t *testing.T, seed uint64, heartbeat time.Duration, f func(c *nodes, 
 	})
 }
 
-// session opens a session at a server.
+// session() opens a session at a server.
 func (c *nodes) session(id uint32, timeout time.Duration) int64 {
 	body := state.SessionBody{Timeout: int32(timeout.Milliseconds()), Owner: id, Addr: "10.0.0.1"}
 	o, _, ok := ask(c.node(id), state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
@@ -130,7 +130,7 @@ func TestG21StuckLeaderIsReplacedOnce(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			c.disk[lead].Hang()
 			began := time.Now()
-			for _, op := range []change.Op{change.Add, change.Remove} { // two at once
+			for _, op := range []change.Op{change.Add, change.Remove} { // two changes at once
 				go func() {
 					ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 					defer cancel()
@@ -175,7 +175,7 @@ type steady struct {
 	served  int
 }
 
-// run keeps the session alive until `stop` is closed.
+// run() keeps the session alive until `stop` is closed.
 func (s *steady) run(stop <-chan struct{}) {
 	for {
 		select {
@@ -217,7 +217,8 @@ func (s *steady) use(w *wire.Conn, stop <-chan struct{}) {
 		if s.reads > 0 {
 			wait, op, body = s.reads, jute.OpExists, wire.PathWatch(Root, false)
 		}
-		// A client reads all the time, so it notices at once when the connection ends.
+		// Wait by reading from the connection, as a client does. So the end of the connection is noticed at
+		// once.
 		if w.Silent(wait) != nil || closed(stop) {
 			return
 		}

@@ -66,7 +66,7 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// attach runs one connection.
+// attach() connects with the client's session, or with a new one, and runs the connection until it ends.
 func (c *Client) attach(stop <-chan struct{}) bool {
 	nc, err := c.Dial()
 	if err != nil {
@@ -107,12 +107,12 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	return true
 }
 
-// lose forgets the session, so that the client begins another one.
+// lose() forgets the session, so that the client begins another one.
 func (c *Client) lose() {
 	c.session, c.watches, c.queue = wire.Session{}, history.NewWatches(), nil
 }
 
-// identify gives some connections identities that are much longer than their requests.
+// identify() gives some connections identities that are much longer than their requests.
 func (x *exchange) identify() bool {
 	if x.c.Bulk == nil || x.c.Bulk.IntN(3) > 0 {
 		return true
@@ -132,7 +132,7 @@ type exchange struct {
 	end     bool          // the session was closed
 }
 
-// run sends requests, up to three at once, until the connection is lost, the client decides to leave, or
+// run() sends requests, up to three at once, until the connection is lost, the client decides to leave, or
 // `stop` is closed.
 func (x *exchange) run(stop <-chan struct{}) {
 	often := 400
@@ -155,7 +155,7 @@ func (x *exchange) run(stop <-chan struct{}) {
 		}
 		for range 1 + x.c.Rand.IntN(3) {
 			op := x.c.next()
-			if op != nil && op.Op == jute.OpPing { // so that the ping may arrive together with earlier answers
+			if op != nil && op.Op == jute.OpPing { // wait, so that the ping may meet the answers to earlier requests
 				time.Sleep(time.Duration(x.c.draw.Int64N(int64(16 * time.Millisecond))))
 			}
 			if op != nil && !x.send(op) {
@@ -188,7 +188,7 @@ func (x *exchange) rest(d time.Duration, stop <-chan struct{}) bool {
 	return true
 }
 
-// silence sends nothing for up to twice the session's timeout.
+// silence() sends nothing for up to twice the session's timeout.
 func (x *exchange) silence(stop <-chan struct{}) {
 	select {
 	case <-stop:
@@ -206,7 +206,7 @@ func (x *exchange) receiveAll() bool {
 	return true
 }
 
-// fail records the pending requests as unanswered.
+// fail() records the pending requests as unanswered.
 func (x *exchange) fail() {
 	for _, op := range x.pending {
 		op.Unknown, op.End = true, x.c.Clock()
@@ -227,7 +227,7 @@ func (x *exchange) send(op *history.Op) bool {
 	return err == nil
 }
 
-// receive records one frame.
+// receive() records one frame.
 func (x *exchange) receive() error {
 	f, err := x.w.Next()
 	if err != nil {
@@ -239,7 +239,7 @@ func (x *exchange) receive() error {
 			Type: f.Event.Type, Path: f.Event.Path}})
 		return nil
 	}
-	at := slices.Index(x.xids, f.Xid) // this is the first xid, unless the server mixed up the replies
+	at := slices.Index(x.xids, f.Xid) // 0, unless the server mixed up the replies
 	if at < 0 {
 		panic(fmt.Sprintf("reply with xid %d, which nobody waits for", f.Xid))
 	}

@@ -22,7 +22,7 @@ type settings struct {
 	trailing  uint64        // log entries kept before a snapshot
 	linear    bool          // linearizable reads
 	bulky     bool          // large values and identities; disks and wires are too small for them
-	grid      time.Duration // see Network.grid
+	grid      time.Duration // messages arrive and writes to disks end at multiples of this time; 0: at any time
 	tickets   bool          // the servers have ports for tickets
 }
 
@@ -42,23 +42,23 @@ func drawSettings(rng *rand.Rand) settings {
 type cluster struct {
 	t   *testing.T
 	set settings
-	rng *rand.Rand // of the faults
+	rng *rand.Rand // random numbers for the faults
 	net *Network
 
 	mu    sync.Mutex
 	disks map[uint32]*serverDisk
 	run   map[uint32]*running
-	skew  map[uint32]time.Duration // of the wall clocks
+	skew  map[uint32]time.Duration // how far each server's wall clock is wrong
 	busy  map[uint32]bool          // a fault is in progress at the server
 	seed  uint64
 	lives uint64
 	trace *Trace
-	only  selection     // nil: all faults and requests
+	only  selection     // the faults and requests to make; nil: all
 	day   *day          // nil: a run of some busy minutes
 	lived time.Duration // the longest life of a server
 }
 
-// running is one life of a server.
+// running is one life of a server, from its start to its end.
 type running struct {
 	began  time.Time
 	cancel context.CancelFunc
@@ -184,18 +184,18 @@ func (c *cluster) start(id uint32) {
 		return
 	}
 	l.i.Store(i)
-	if l.dead.Load() { // crash() came before there was a server to end
+	if l.dead.Load() { // crash() came while the server was starting
 		kill(i)
 	}
 }
 
-// kill ends a server without letting it finish anything.
+// kill() ends a server without letting it finish anything.
 func kill(i *server.Instance) {
 	i.Node().Abort()
 	i.Close(context.Background())
 }
 
-// server returns a server's instance. It returns nil if the server does not run.
+// server() returns a server's instance. It returns nil if the server does not run.
 func (c *cluster) server(id uint32) *server.Instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +205,7 @@ func (c *cluster) server(id uint32) *server.Instance {
 	return nil
 }
 
-// leader returns the server that leads. It returns 0 if no server is known to lead.
+// leader() returns the server that leads. It returns 0 if no server is known to lead.
 func (c *cluster) leader() uint32 {
 	for id := uint32(1); id <= 4; id++ {
 		if i := c.server(id); i != nil && i.Node().Status().Role == "leader" {
@@ -236,7 +236,7 @@ func (c *cluster) mayStop(id uint32) {
 	}
 }
 
-// crash ends a server as kill -9 or the loss of its power would.
+// crash() ends a server as kill -9 or the loss of its power would.
 func (c *cluster) crash(id uint32) {
 	c.mu.Lock()
 	l := c.run[id]
@@ -255,7 +255,7 @@ func (c *cluster) crash(id uint32) {
 	}
 }
 
-// forget notes that the life of a server ends. The caller holds the lock.
+// forget() notes that the life of a server ends. The caller holds the lock.
 func (c *cluster) forget(id uint32) {
 	if l := c.run[id]; l != nil {
 		c.lived = max(c.lived, time.Since(l.began))
@@ -291,7 +291,7 @@ func (c *cluster) shutDown() {
 	time.Sleep(time.Minute)
 }
 
-// dial connects a client's host to one of the servers.
+// dial() connects a client's host to one of the servers.
 func (c *cluster) dial(host string, rng *rand.Rand) func() (net.Conn, error) {
 	return func() (net.Conn, error) { return c.dialTo(host, uint32(1+rng.IntN(3))) }
 }

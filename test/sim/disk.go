@@ -17,7 +17,7 @@ const versions = 4
 
 // DiskOp is an operation that is about to run.
 type DiskOp struct {
-	// create, open, read, rename, remove, write, sync, list, mkdir, syncdir, set (a key of the store)
+	// one of create, open, read, rename, remove, write, sync, list, mkdir, syncdir, set (a key of the store)
 	Kind string
 	Name string
 	Len  int // bytes of a read or a write
@@ -29,7 +29,7 @@ func (o DiskOp) Changes() bool {
 }
 
 // ShortWrite is the error that a hook returns to let only the first N bytes of a write pass. If the write
-// ends inside the existing file, the disk rounds its end down to a sector boundary.
+// ends inside the existing file, the disk rounds the end of the write down to a sector boundary.
 type ShortWrite struct {
 	N   int
 	Err error
@@ -38,7 +38,7 @@ type ShortWrite struct {
 func (s *ShortWrite) Error() string { return s.Err.Error() }
 func (s *ShortWrite) Unwrap() error { return s.Err }
 
-// ErrOff is the error for a life that has ended and does not continue as a ghost.
+// ErrOff is what operations return after the life of the disk has ended, unless LeaveGhosts was called.
 var ErrOff = errors.New("the disk has lost its power")
 
 // Disk is a disk that behaves as badly as a real one may. It keeps cached content apart from durable
@@ -59,7 +59,7 @@ type Disk struct {
 	name     string // the disk's name in the trace
 }
 
-// view is the disk as one life sees it.
+// view is what a server sees of the disk in one life, from its start to its end.
 type view struct {
 	names   map[string]*inode // the names in the cache
 	stable  map[string]*inode // the durable names
@@ -74,8 +74,8 @@ func newView() *view {
 // NewDisk returns an empty disk.
 func NewDisk(rng *rand.Rand) *Disk { return &Disk{rng: rng, now: newView(), capacity: 1 << 50} }
 
-// LeaveGhosts lets ended lives go on with copies of their own, so that they no longer affect the disk of
-// later lives.
+// LeaveGhosts lets a server whose life has ended go on with its own copy of the disk. So that server no
+// longer affects the disk of later lives.
 func (d *Disk) LeaveGhosts() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,8 +89,8 @@ type naming struct {
 	to   *inode
 }
 
-// OnOp installs a hook. The disk calls it before every operation that changes something or
-// opens or reads a file, without holding locks.
+// OnOp installs a hook. Before every operation that changes something or opens or reads a file, the disk
+// calls the hook. It holds no locks during the call.
 func (d *Disk) OnOp(hook func(DiskOp) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,8 +125,8 @@ func (v *view) used() (n int64) {
 	return n
 }
 
-// Mount begins a life of the disk. It ends the previous life, if any, as kill -9 does: cached
-// content stays.
+// Mount begins a life of the server, from its start to its end. It ends the previous life, if any, as kill -9
+// does: cached content stays.
 func (d *Disk) Mount() *Mount {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,7 +137,7 @@ func (d *Disk) Mount() *Mount {
 	return d.life
 }
 
-// PowerLoss ends the life. The disk loses all data that was not durable, or any part of it.
+// PowerLoss ends the server's present life. The disk loses all data that was not durable, or any part of it.
 func (d *Disk) PowerLoss() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,14 +145,14 @@ func (d *Disk) PowerLoss() {
 	d.now.lose(d.rng)
 }
 
-// Kill ends the life as kill -9 does.
+// Kill ends the server's present life as kill -9 does.
 func (d *Disk) Kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.now, d.life = d.now.clone(), nil
 }
 
-// clone returns a view that shares nothing with this one.
+// clone() returns a view that shares nothing with this one.
 func (v *view) clone() *view {
 	was := map[*inode]*inode{nil: nil}
 	copied := func(f *inode) *inode {
@@ -198,7 +198,8 @@ func (v *view) lose(rng *rand.Rand) {
 		}
 	}
 	v.changes = nil
-	// A lost directory takes its content along. A directory that no life made has existed from the beginning.
+	// A lost directory takes its content along. A directory that no life made was always there and cannot be
+	// lost.
 	for name := range v.stable {
 		for dir := path.Dir(name); len(dir) > 1; dir = path.Dir(dir) {
 			if made[dir] && v.stable[dir] == nil {
@@ -215,7 +216,7 @@ func (v *view) lose(rng *rand.Rand) {
 	}
 }
 
-// publish makes a change durable.
+// publish() makes a change durable.
 func (v *view) publish(c naming) {
 	if c.to == nil {
 		delete(v.stable, c.name)

@@ -20,12 +20,12 @@
 // the order of select and of timers at one instant, follows the seed. Every run reports a sum over all
 // messages, writes to disks and records of clients, in their order, and the state of the runtime at its end:
 // the goroutines that ran, what was allocated, and where on the heap. Two runs of a seed are equal in all of
-// it; make sim-repeat makes each run twice and compares them. If the two runs differ, -sim.trace FILE with
-// the command of the child shows the first event that differs. With WAYS=-1, three of four runs choose
-// goroutines in other orders than the scheduler would (-sim.ways). One way takes any goroutine that is
-// ready. Another takes them by ranks that change at random points. In the third, a goroutine sometimes waits
-// for some milliseconds where it takes or releases a lock, stores a pointer or uses a channel, like a thread
-// that gets no processor.
+// this; make sim-repeat makes each run twice and compares them. If the two runs differ, the test prints a
+// command. With -sim.trace FILE added, the command shows the first event that differs. With WAYS=-1, three of
+// four runs choose goroutines in other orders than the scheduler would (-sim.ways). One way takes any
+// goroutine that is ready. Another takes them by ranks that change at random points. In the third, a
+// goroutine sometimes waits for some milliseconds where it takes or releases a lock, stores a pointer or uses
+// a channel, like a thread that gets no processor.
 //
 // In two of three seeds messages and disks keep to a grid of half a millisecond or a whole one. Many events
 // then happen at one instant, in an order that the seed chooses.

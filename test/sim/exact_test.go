@@ -37,7 +37,7 @@ var (
 	farmFlag = flag.String("sim.farm", "", "a folder for the output of seeds that fail; the others go on")
 )
 
-// exact says that a run repeats bit for bit and sums up its events.
+// exact is true in a build in which a run repeats bit for bit and sums up its events.
 const exact = true
 
 // setSeed is defined in the runtime by test/sim/overlay.
@@ -74,7 +74,7 @@ func exactly(t *testing.T, seed uint64) {
 	if os.Getenv("ZLOCKD_SIM_ALONE") == "" {
 		t.Fatal("run it without -sim.alone: that makes a process which is fit for an exact run")
 	}
-	runtime.MemProfileRate = 0 // samples are taken by chance
+	runtime.MemProfileRate = 0 // turn off the memory samples, which are taken at random
 	cryptotest.SetGlobalRandom(t, seed)
 	ways := *waysFlag
 	switch ways {
@@ -121,7 +121,7 @@ func apart(t *testing.T, seed uint64, n int) bool {
 }
 
 // visited() reports the rare states that the campaign did not reach. A campaign that was long enough fails if
-// earlier campaigns reached one of these states.
+// it missed a state that earlier campaigns reached.
 func (c *campaign) visited() {
 	list := strings.Split(string(must.Get(os.ReadFile("reached/reached.txt"))(c.t)), "\n")
 	var first, never []string
@@ -148,10 +148,10 @@ func (c *campaign) visited() {
 // campaign is the runs of many seeds.
 type campaign struct {
 	t    *testing.T
-	test string // the test that makes a run
+	test string // name of the test that makes a run
 
 	mu      sync.Mutex
-	ledger  entry // of the runs since the last line of the ledger
+	ledger  entry // sums up the runs since the last line of the ledger
 	hours   float64
 	reached map[string]int // how often all runs together reached each rare state
 }
@@ -193,7 +193,7 @@ func (c *campaign) one(seed uint64) {
 	}
 }
 
-// keep writes the output of a failed seed to a file if -sim.farm names a folder.
+// keep() writes the output of a failed seed to a file if -sim.farm names a folder.
 func (c *campaign) keep(seed uint64, text string) {
 	if *farmFlag == "" {
 		return
@@ -210,7 +210,7 @@ func (c *campaign) keep(seed uint64, text string) {
 const alone = "ZLOCKD_SIM_ALONE=1 GOMAXPROCS=1 GOGC=off " +
 	"GODEBUG=asyncpreemptoff=1,profstackdepth=0,gcstoptheworld=2"
 
-// command returns the command that makes one run.
+// command() returns the command that makes one run.
 func (c *campaign) command(seed uint64) []string {
 	line := []string{os.Args[0], "-test.run", "^" + c.test + "$", "-test.v", "-test.timeout", "5m",
 		"-sim.alone", "-sim.seed", fmt.Sprint(seed), "-sim.hours", "0.01", "-sim.ways", fmt.Sprint(*waysFlag),
@@ -221,12 +221,12 @@ func (c *campaign) command(seed uint64) []string {
 	return line
 }
 
-// child makes one run in a process of its own.
+// child() makes one run in a process of its own.
 func (c *campaign) child(line []string) (r report, text string, ok bool) {
-	// The timer inside the child does not fire if a goroutine of the run never yields.
+	// Limit the time from outside, too: the timer in the child does not fire if a goroutine never yields.
 	limit := 6 * time.Minute
 	if *longFlag {
-		limit = 6 * time.Hour // a campaign may have a low priority
+		limit = 6 * time.Hour // a day takes hours if the campaign has a low priority
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -243,7 +243,7 @@ func (c *campaign) child(line []string) (r report, text string, ok bool) {
 	return r, string(out), err == nil
 }
 
-// write appends a line to the ledger.
+// write() appends a line to the ledger.
 func (c *campaign) write() {
 	if *ledgerFlag == "" || c.ledger.Seeds == 0 {
 		return
@@ -263,14 +263,14 @@ type entry struct {
 	Commit   string
 	First    uint64 // the first seed
 	Seeds    int
-	Hours    float64 // simulated
+	Hours    float64 // simulated hours
 	Answered int     // answered requests; the checker judged all of them
 	Unknown  int
 	Faults   map[string]int // faults that took effect, by kind
 	Reached  map[string]int `json:",omitempty"` // how often the runs reached each rare state
 	Found    []uint64       `json:",omitempty"` // seeds that failed
 	Profile  string         `json:",omitempty"` // "long": days; else some busy minutes for each seed
-	Longest  *longest       `json:",omitempty"` // of the long profile
+	Longest  *longest       `json:",omitempty"` // the longest times, of the long profile only
 }
 
 func newEntry(first uint64) entry {

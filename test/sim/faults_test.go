@@ -11,17 +11,17 @@ import (
 type faults struct {
 	*cluster
 	wg    sync.WaitGroup
-	rng   *rand.Rand     // of the newest fault
+	rng   *rand.Rand     // random numbers for the newest fault
 	count map[string]int // how often each kind of fault took effect
 	idle  bool           // the newest fault had no effect
-	drawn map[string]int // see report.Drawn
+	drawn map[string]int // how many faults (key "f") and requests of each client were drawn
 }
 
 func newFaults(c *cluster) *faults {
 	return &faults{cluster: c, rng: c.rng, count: map[string]int{}, drawn: map[string]int{}}
 }
 
-// clientHosts are the hosts whose wires to the servers may be cut.
+// clientHosts is the number of hosts whose wires to the servers may be cut.
 const clientHosts = 8
 
 // fault is one kind of harm, with its frequency relative to the others.
@@ -90,7 +90,7 @@ func (f *faults) slowWires() {
 	})
 }
 
-// starve lets a server run for some milliseconds at a time.
+// starve() lets a server run for some milliseconds at a time.
 func (f *faults) starve(id uint32) {
 	d := f.upTo(10 * time.Second)
 	f.lasting(id, func() {
@@ -102,8 +102,8 @@ func (f *faults) starve(id uint32) {
 	})
 }
 
-// collect collects garbage in an exact run, because the runtime does not do so there. Without it the run
-// would take ever more fresh memory, which costs more than collecting.
+// collect() collects garbage in an exact run, in which the runtime does not do so by itself. Otherwise the
+// run would take ever more fresh memory, which costs more time than collecting.
 var collect = func() {}
 
 // runFaults makes faults for a run's length, then repairs everything.
@@ -114,7 +114,7 @@ func (c *cluster) runFaults(kinds []fault) *faults {
 	return f
 }
 
-// mend repairs everything.
+// mend() repairs everything.
 func (f *faults) mend() {
 	f.wg.Wait()
 	f.net.Heal()
@@ -173,7 +173,7 @@ func (f *faults) leaderOr(id uint32) uint32 {
 	return id
 }
 
-// claim gives a server to a lasting fault, unless another fault already has the server.
+// claim() gives a server to a lasting fault, unless another fault already has the server.
 func (f *faults) claim(id uint32) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -219,7 +219,7 @@ func (f *faults) cutClients(id uint32) {
 	}
 }
 
-// flap cuts and mends the wire between two servers quickly.
+// flap() cuts and mends the wire between two servers quickly.
 func (f *faults) flap(id uint32) {
 	a, b := hostName(id), hostName(f.another(id))
 	f.wg.Go(func() {
@@ -263,7 +263,7 @@ func (f *faults) powerLoss(uint32) {
 	}
 }
 
-// freeze stops a server's network and disk. Its clocks continue, unlike those of a stopped process; tests
+// freeze() stops a server's network and disk. Its clocks continue, unlike those of a stopped process; tests
 // with real processes cover that case.
 func (f *faults) freeze(id uint32, d time.Duration) {
 	disk := f.disk(id)
@@ -303,10 +303,10 @@ func (f *faults) hangDisk(id uint32) {
 	})
 }
 
-// jump sets the wall clock of a server up to an hour forward or back. In runs with tickets it jumps by less,
-// because leaders remember ended tickets for ten minutes of their clocks. Leaders also remove a rate when
-// their clock shows a minute without a draw. After so small jumps at least ten seconds have really passed by
-// then, which is the longest time of a rate in these runs.
+// jump() sets a server's wall clock up to an hour forward or back. In runs with tickets the jumps are
+// shorter, because leaders forget ended tickets after ten minutes of their clocks. They also forget a rate
+// after a minute without a draw. With the shorter jumps at least ten seconds of that minute really pass, and
+// no rate in these runs is for a longer time.
 func (f *faults) jump(id uint32) {
 	d := f.upTo(2*time.Hour) - time.Hour
 	if f.set.tickets {

@@ -229,7 +229,7 @@ func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 		f := faults{cluster: c}
 		f.isolate(leader)
 		time.Sleep(5 * time.Second)
-		unknownHere := c.client("c0", others[0], 20*time.Second) // the majority made this session
+		unknownHere := c.client("c0", others[0], 20*time.Second) // the leader, cut off, does not know this session
 		never := &wire.Conn{Session: wire.Session{ID: 1<<56 | 99, Password: make([]byte, jute.PasswordSize),
 			Timeout: 6000}}
 		for _, w := range []*wire.Conn{unknownHere, never} {

@@ -23,9 +23,9 @@ import (
 )
 
 // TestSimHistoriesG1ToG22 runs random requests of many clients on whole servers, under faults of every kind,
-// and judges what the clients saw. It checks directly that the session of a client that keeps trying lives
-// (G10, G21), that the cluster recovers by itself (G22), that silent sessions end with all they own (G11,
-// G12), and that all servers are equal (G9).
+// and judges what the clients saw. It also checks that sessions live if their clients keep trying (G10, G21),
+// that the cluster recovers by itself (G22), that silent sessions end with all they own (G11, G12), and that
+// all servers are equal (G9).
 func TestSimHistoriesG1ToG22(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		var d *day
@@ -132,7 +132,7 @@ func simHistory(t *testing.T, seed uint64, d *day) {
 
 func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
-// length returns for how long faults happen in a run.
+// length() returns for how long faults happen in a run.
 func (c *cluster) length() time.Duration {
 	if c.day != nil {
 		return c.day.length
@@ -168,7 +168,7 @@ func (c *cluster) makeRoot(rec *observed) {
 	w.CloseSession()
 }
 
-// recovers reports an error unless a server serves 10 s after the last fault, and all servers serve soon
+// recovers() reports an error unless a server serves 10 s after the last fault, and all servers serve soon
 // afterwards.
 func (c *cluster) recovers() {
 	healed := time.Now()
@@ -214,7 +214,7 @@ func (c *cluster) allEqual(rec *history.Recorder) {
 	}
 }
 
-// judge checks the record. A history that shows a violation is kept.
+// judge() checks the record. A history that shows a violation is kept.
 func (c *cluster) judge(rec *observed, f *faults, about string) {
 	records := rec.Records()
 	answered, unknown, events, expired, turns, draws := 0, 0, 0, 0, 0, 0

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// inode is a file. Its size is durable with its content.
+// inode is a file. Its size becomes durable together with its content.
 type inode struct {
 	dir         bool // a directory; its inode holds no content
 	cache, disk content
@@ -32,10 +32,10 @@ type unsynced struct {
 	held [versions]*sector
 }
 
-// clone returns a copy that later changes do not affect.
+// clone() returns a copy that later changes do not affect.
 func (c content) clone() content { return content{c.size, slices.Clone(c.sectors)} }
 
-// resize cuts the content, or fills new space with zeros.
+// resize() cuts the content, or fills new space with zeros.
 func (c *content) resize(size int) {
 	n := (size + Sector - 1) / Sector
 	if n > len(c.sectors) {
@@ -90,14 +90,14 @@ func (f *inode) clone() *inode {
 	return &inode{f.dir, f.cache.clone(), f.disk.clone(), slices.Clone(f.unsynced)}
 }
 
-// find returns the index of a sector in the list `unsynced`, or the index at which to insert the sector.
+// find() returns the index of a sector in the list `unsynced`, or the index at which to insert the sector.
 func (f *inode) find(at int) (int, bool) {
 	return slices.BinarySearchFunc(f.unsynced, at, func(u unsynced, at int) int {
 		return cmp.Compare(u.at, at)
 	})
 }
 
-// write changes the cache.
+// write() changes the cached content.
 func (f *inode) write(rng *rand.Rand, b []byte, at int) {
 	if end := at + len(b); end > f.cache.size {
 		f.cache.resize(end)
@@ -124,7 +124,7 @@ func (f *inode) write(rng *rand.Rand, b []byte, at int) {
 	}
 }
 
-// tear decides which of the unsynced sectors reached the disk.
+// tear() decides which of the unsynced sectors reached the disk.
 func (f *inode) tear(rng *rand.Rand) {
 	if f.cache.size != f.disk.size && rng.IntN(2) == 0 {
 		f.disk.resize(f.cache.size)
@@ -147,7 +147,7 @@ func (f *inode) put(i int, s *sector) {
 	}
 }
 
-// flush makes the file durable.
+// flush() makes the file durable.
 func (f *inode) flush() {
 	f.disk.resize(f.cache.size)
 	for _, u := range f.unsynced {
@@ -156,7 +156,7 @@ func (f *inode) flush() {
 	f.unsynced = f.unsynced[:0]
 }
 
-// forget drops the cached content, so that the next read comes from the disk.
+// forget() drops the cached content, so that the next read comes from the disk.
 func (f *inode) forget() {
 	for i := 0; i*Sector < min(f.cache.size, f.disk.size); i++ {
 		if _, written := f.find(i); written {

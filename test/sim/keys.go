@@ -11,7 +11,7 @@ import (
 // simulated.
 type Keys struct{ m *Mount }
 
-// Keys returns the key store of the disk, for one life of its server.
+// Keys returns the key store of the disk, for one life of its server, from the server's start to its end.
 func (m *Mount) Keys() Keys { return Keys{m} }
 
 var errNoKey = errors.New("not found") // raft recognises the error by its text

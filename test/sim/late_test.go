@@ -82,10 +82,10 @@ type sent struct {
 	message
 	step int
 	pipe *pipe
-	term uint64 // term in a request between rafts; 0: another message
+	term uint64 // the term in a request of raft; 0: the message is something else
 }
 
-// firsts keeps, for each step, the first message of each kind that one server sends another.
+// firsts() keeps, for each step, the first message of each kind that one server sends another.
 func firsts(list []sent) (kept []sent) {
 	for _, s := range list {
 		if !slices.ContainsFunc(kept, func(k sent) bool {
@@ -98,7 +98,7 @@ func firsts(list []sent) (kept []sent) {
 	return kept
 }
 
-// lateCase says which messages are late. They arrive after a step, the last one first if reverse is set.
+// lateCase says which messages are late. They arrive after a step, in reverse order if `reverse` is set.
 type lateCase struct {
 	hold    []message
 	after   int
@@ -198,7 +198,7 @@ func requestOf(first byte, b []byte) (kind string, term uint64, is bool) {
 	}
 	kind = [...]string{"", "entries", "vote", "prevote", "request to stand", "snapshot"}[b[head-1]]
 	d := jute.NewDecoder(b[head:])
-	d.Long() // the header
+	d.Long() // skip the header
 	d.Buffer()
 	d.Buffer()
 	if kind == "snapshot" {
@@ -239,7 +239,7 @@ func (c *lateRun) watchZxids(stop chan struct{}) {
 	}
 }
 
-// deliver lets the late messages arrive. Messages of older terms must not depose the leader.
+// deliver() lets the late messages arrive. Messages of older terms must not depose the leader.
 func (c *lateRun) deliver() error {
 	c.mu.Lock()
 	list := c.waiting

@@ -96,8 +96,8 @@ func newDay(seed uint64, length time.Duration) *day {
 // calmTimeout returns the session timeout of a client that rests.
 func calmTimeout(rng *rand.Rand) time.Duration { return time.Duration(10+rng.IntN(20)) * time.Second }
 
-// rests() returns a function that returns for how long a client rests before its next request: not at all
-// within a burst of requests, seconds or minutes between two bursts, and all night long.
+// The function that rests() returns says how long a client rests before its next request: not at all within a
+// burst of requests, seconds or minutes between two bursts, and all night long.
 func (d *day) rests(rng *rand.Rand) func() time.Duration {
 	left := 0
 	return func() time.Duration {
@@ -124,7 +124,7 @@ func (d *day) rests(rng *rand.Rand) func() time.Duration {
 	}
 }
 
-// stays() returns a function that returns how long to wait between two changes of members.
+// The function that stays() returns says how long to wait between two changes of members.
 func (d *day) stays(most time.Duration) func() time.Duration {
 	rng := rand.New(rand.NewPCG(uint64(most), d.rng.Uint64()))
 	return func() time.Duration { return time.Duration(rng.Int64N(int64(min(most, d.length/3)))) }
@@ -179,7 +179,7 @@ func (f *faults) quiet(left func() time.Duration) {
 	f.wg.Wait()
 }
 
-// compare records the digests that each server remembers: the states of one zxid must be equal. The present
+// compare() records the digests that each server remembers: the states of one zxid must be equal. The present
 // states may differ, because a server that lags may lack an attach, which has no zxid.
 func (c *cluster) compare(rec *history.Recorder) {
 	for id := range c.ids() {

@@ -17,7 +17,7 @@ import (
 // fourth is the server that joins and leaves.
 const fourth = 4
 
-// members adds a fourth server to the cluster and removes it again, repeatedly, until `stop` is closed. At
+// members() adds a fourth server to the cluster and removes it again, repeatedly, until `stop` is closed. At
 // the end the cluster has the members that it began with.
 func (c *cluster) members(stop <-chan struct{}, apart, stay func() time.Duration) (rounds int) {
 	pause := func(d time.Duration) bool {
@@ -109,7 +109,7 @@ func quietWith(t *testing.T, set settings, f func(t *testing.T, c *cluster)) {
 	})
 }
 
-// client opens a session on a server. It tries again while the server has no leader.
+// client() opens a session on a server. It tries again while the server has no leader.
 func (c *cluster) client(host string, id uint32, timeout time.Duration) *wire.Conn {
 	c.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -128,7 +128,7 @@ func (c *cluster) client(host string, id uint32, timeout time.Duration) *wire.Co
 	}
 }
 
-// attach continues a client's session on another server.
+// attach() continues a client's session on another server.
 func (c *cluster) attach(host string, id uint32, old *wire.Conn) (*wire.Conn, error) {
 	nc, err := c.dialTo(host, id)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *cluster) mustLead() (leader uint32, followers []uint32) {
 	return leader, followers
 }
 
-// ping keeps a client's session alive until `stop` is closed.
+// ping() keeps a client's session alive until `stop` is closed.
 func ping(w *wire.Conn, every time.Duration, stop <-chan struct{}) {
 	for {
 		select {
@@ -177,8 +177,8 @@ func ping(w *wire.Conn, every time.Duration, stop <-chan struct{}) {
 	}
 }
 
-// A server that returns gets the entries that it lacks at once, however long it was away. It does not wait
-// for the leader's next try, although the pauses between tries grow.
+// A server that returns gets its missing entries at once, however long it was away. It does not wait for the
+// leader's next try, although the pauses between tries grow.
 func TestG22ServerThatComesBackIsServedAtOnce(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Mount is the disk in one life of its server.
+// Mount is the disk in one life of its server, from the server's start to its end.
 type Mount struct {
 	d *Disk
 	v *view
@@ -170,7 +170,7 @@ func (m *Mount) SyncDir(dir string) error {
 	})
 }
 
-// handle is an open file of one life.
+// handle is an open file of a Mount.
 type handle struct {
 	m      *Mount
 	f      *inode

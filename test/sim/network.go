@@ -15,9 +15,9 @@ import (
 )
 
 // Network connects hosts in memory. It behaves like TCP over wires that tests can cut. Bytes that are sent
-// over a cut wire arrive after its repair, as retransmission would bring them. Dialling needs both
-// directions. A host learns that its peer has ended only through a wire that is whole in that direction. All
-// methods are safe inside a synctest bubble, because none waits with a lock held.
+// over a cut wire arrive after its repair, as retransmission would bring them. Dialling needs a wire that is
+// whole in both directions. A host learns that its peer has ended only if the wire from the peer is whole.
+// All methods are safe inside a synctest bubble, because none waits with a lock held.
 type Network struct {
 	mu        sync.Mutex
 	rng       *rand.Rand
@@ -26,15 +26,15 @@ type Network struct {
 	frozen    map[string]bool
 	grid      time.Duration           // sent bytes arrive at multiples of this time
 	rate      int                     // bytes per second of each wire; 0: no limit
-	free      map[[2]string]time.Time // when a wire has sent all its bytes
+	free      map[[2]string]time.Time // by wire: when it has sent all its bytes
 	listeners map[string]*listener    // by address
 	pipes     map[*pipe]struct{}
-	made      int // pipes so far
+	made      int // number of pipes so far
 	calls     map[[2]string]*calls
 	trace     *Trace
 
-	// held reports for each write between two hosts whether it stays on the wire, with all later bytes of its
-	// pipe, until letGo is called. nil: no write stays.
+	// held reports for each write between two hosts whether it stays on the wire until letGo() is called. If
+	// so, all later bytes of the pipe stay, too. nil: no write stays.
 	held atomic.Pointer[func(p *pipe, b []byte) bool]
 }
 
@@ -116,7 +116,7 @@ func (n *Network) Thaw(host string) {
 	n.wake()
 }
 
-// wake makes every waiting reader and writer check again.
+// wake() makes every waiting reader and writer check again.
 func (n *Network) wake() {
 	n.mu.Lock()
 	pipes := n.all(func(*pipe) bool { return true })
@@ -146,7 +146,7 @@ func (n *Network) isCut(from, to string) bool {
 	return n.cut[[2]string{from, to}] || n.frozen[from] || n.frozen[to]
 }
 
-// canDial reports whether a connection can be made now. The other host accepts it even if its
+// canDial reports whether a connection can be made now. The other host accepts a connection even if its
 // programs are stopped.
 func (n *Network) canDial(from, to string) bool {
 	n.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/history"
 )
 
-// key returns a random key. Clients that rest rarely use the last key, so that its watches wait for long.
+// key() returns a random key. Clients that rest rarely use the last key, so that its watches wait for long.
 func (c *Client) key() string {
 	n := c.draw.IntN(keys)
 	if c.Rest != nil && n == keys-1 && c.draw.IntN(40) > 0 {
@@ -25,7 +25,7 @@ func (c *Client) data() []byte {
 	return b
 }
 
-// version returns -1 (any version) most of the time, otherwise a version that may be right.
+// version() returns -1 (any version) most of the time, otherwise a version that may be right.
 func (c *Client) version() int32 {
 	if c.draw.IntN(3) > 0 {
 		return -1
@@ -45,7 +45,7 @@ func (c *Client) next() *history.Op {
 	return c.random()
 }
 
-// random returns a random request. Some pings follow requests that have no answer yet. A ping's reply and
+// random() returns a random request. Some pings follow requests that have no answer yet. A ping's reply and
 // those answers must not show states in the wrong order.
 func (c *Client) random() *history.Op {
 	op := new(history.Op)
@@ -95,7 +95,7 @@ func (c *Client) random() *history.Op {
 	return op
 }
 
-// step returns a random operation of a multi.
+// step() returns a random operation of a multi.
 func (c *Client) step() history.Step {
 	switch c.draw.IntN(4) {
 	case 0:

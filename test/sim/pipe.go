@@ -78,12 +78,12 @@ type pipe struct {
 }
 
 // connID is the part of a connection that both directions share.
-type connID struct{ first atomic.Int32 } // the first byte from the caller; both directions set it
+type connID struct{ first atomic.Int32 } // the first byte on the connection, which the caller writes
 
 type segment struct {
 	data []byte
-	at   time.Time // time of arrival on a whole wire
-	held bool      // see Network.held
+	at   time.Time // when the bytes arrive, if the wire is whole
+	held bool      // the bytes stay on the wire until letGo() is called
 }
 
 // waiters are the goroutines that wait at one end of a pipe. A timer wakes them directly, which saves a
@@ -114,7 +114,7 @@ func (w *waiters) wait(mu *sync.Mutex, until time.Time) {
 	w.n--
 }
 
-// wake makes one waiting goroutine check again. That goroutine wakes the next one when it stops waiting.
+// wake() makes one waiting goroutine check again. That goroutine wakes the next one when it stops waiting.
 func (w *waiters) wake() {
 	if w.n > 0 {
 		select {
@@ -143,10 +143,10 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// arrival returns when the next byte arrives or the read deadline passes; zero: no byte is on its way.
+// arrival() returns when the next byte arrives or the read deadline passes; zero: no byte is on its way.
 func (p *pipe) arrival() time.Time {
 	if len(p.segments) == 0 || p.segments[0].held || !p.segments[0].at.After(time.Now()) {
-		return p.read // if a byte is due and not read, the wire is cut: its repair wakes the reader, no timer
+		return p.read // a byte that is due waits for the repair of a cut wire, and the repair wakes the reader
 	}
 	return sooner(p.read, p.segments[0].at)
 }
@@ -160,7 +160,7 @@ func (p *pipe) wakeReader() {
 	p.reader.wakeAt(p.arrival())
 }
 
-// wake makes both ends check again; the caller holds the lock.
+// wake() makes both ends check again; the caller holds the lock.
 func (p *pipe) wake() {
 	p.reader.wake()
 	p.writer.wake()
@@ -176,9 +176,9 @@ func (n *Network) pipe(from, to string) *pipe {
 	return p
 }
 
-// finish ends the pipe at once and drops the bytes on the wire. After a process has ended, the host at the
-// other end hears nothing more from it, even before this host notices that the process has ended. After a
-// power loss the process's disk may lack data that the process believes to be durable.
+// finish() ends the pipe at once and drops the bytes on the wire. After a process has ended, the host at the
+// other end hears nothing more from it, even before that host notices the end. After a power loss the
+// process's disk may lack data that the process believes to be durable.
 func (p *pipe) finish(writes bool) {
 	p.mu.Lock()
 	p.dead = true
@@ -188,8 +188,8 @@ func (p *pipe) finish(writes bool) {
 	p.mu.Unlock()
 }
 
-// forget drops a pipe on which no goroutine can wait. Until then a repaired wire must wake the goroutines at
-// both ends: one end may be closed without the other end knowing it. The caller holds the pipe's lock.
+// forget() drops a pipe on which no goroutine can wait. Before that, a repaired wire must wake the goroutines
+// at both ends: one end may be closed without the other end knowing it. The caller holds the pipe's lock.
 func (p *pipe) forget() {
 	if !p.sealed || !p.gone {
 		return
@@ -246,7 +246,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 		}
 		if !p.n.isCut(p.from, p.to) {
 			switch {
-			case len(p.segments) > 0 && p.segments[0].held: // held even after their sender has ended
+			case len(p.segments) > 0 && p.segments[0].held: // held bytes stay even after their sender has ended
 			case len(p.segments) > 0 && !p.segments[0].at.After(time.Now()):
 				n := copy(b, p.segments[0].data)
 				p.segments[0].data = p.segments[0].data[n:]

@@ -30,8 +30,8 @@ func connected(t *testing.T) (n *Network, near, far net.Conn) {
 	return n, near, far
 }
 
-// A writer that waits for room learns that its peer has ended as soon as the wire is whole again. It does not
-// learn it earlier, and does not wait for its own deadline, which may be minutes later.
+// A writer that waits for room learns that its peer has ended as soon as the wire is whole again, and not
+// earlier. It does not wait for its own deadline, which may be minutes later.
 func TestWriterBehindACutHearsOfTheEnd(t *testing.T) {
 	for name, end := range map[string]func(n *Network, far net.Conn){
 		"closed":  func(_ *Network, far net.Conn) { far.Close() },

@@ -17,7 +17,7 @@ import (
 // probeTime is the timeout of most sessions of probes. No probe is silent for so long.
 const probeTime = 20 * time.Second
 
-// probes tests coincidences that random requests meet only once in days: two events within the same
+// probes() tests coincidences that random requests meet only once in days: two events within the same
 // millisecond. Each probe repeats its two events again and again. The cluster has no faults and no other
 // clients, so that each probe can demand an answer within a short time.
 func (c *cluster) probes() {
@@ -44,7 +44,7 @@ func (c *cluster) together(do func(id uint32, k int)) {
 	wg.Wait()
 }
 
-// step returns the time between two moments at which a message can arrive.
+// step() returns the time between two moments at which a message can arrive.
 func (c *cluster) step() time.Duration { return max(c.set.grid, time.Millisecond/2) }
 
 // near() returns a source of random numbers for a probe at a server.
@@ -52,9 +52,9 @@ func (c *cluster) near(what, id uint32, k int) *rand.Rand {
 	return rand.New(rand.NewPCG(c.seed, uint64(what)<<16+uint64(id)<<8+uint64(k)))
 }
 
-// pingAtOutcomes sends each ping so that it arrives when the server applies the write before it. The zxid of
-// the ping's reply must not be lower than the write's. If the ping came too early, it waits for the write's
-// outcome, and both replies arrive at once.
+// pingAtOutcomes sends pings after writes, so that a ping arrives when the server applies the write before
+// the ping. The zxid in the ping's reply must not be lower than the zxid of the write. If the ping comes too
+// early, it waits for the write's outcome, and both replies arrive at once.
 func (c *cluster) pingAtOutcomes(id uint32, k int) {
 	rng := c.near(1, id, k)
 	w := c.client("c0", id, probeTime)
@@ -193,7 +193,7 @@ func (c *cluster) takeSlowly() {
 // the session lives on.
 func (c *cluster) comeBackLate(k int) {
 	rng := c.near(3, 0, k)
-	const grace = slowTime / 8 // see Term.grace in raftfsm/leading
+	const grace = slowTime / 8 // how long a session outlives its timeout: Term.grace in raftfsm/leading
 	for range 4 {
 		lead, _ := c.mustLead()
 		w := c.client("c2", lead, slowTime)
@@ -202,7 +202,7 @@ func (c *cluster) comeBackLate(k int) {
 			continue
 		}
 		w.Close()
-		// A leader proposes the end a little later, and the entry then takes a few latencies.
+		// A leader proposes the end of the session a little later. Then the entry takes a few latencies.
 		end := sent.Add(slowTime + grace + time.Duration(rng.Int64N(int64(6*time.Millisecond+6*c.set.latency))))
 		time.Sleep(time.Until(end) - 500*time.Millisecond)
 		nc, err := c.dialTo("c2", lead)
@@ -235,7 +235,7 @@ type lone struct {
 	answered atomic.Int64
 }
 
-// loneRest is how long a lone client waits before it calls again.
+// loneRest is how long a lone client waits before it connects again.
 const loneRest = 50 * time.Millisecond
 
 func (l *lone) run(stop <-chan struct{}) {
@@ -346,8 +346,9 @@ func (c *cluster) handOver(rng *rand.Rand) {
 	wg.Wait()
 }
 
-// restartUnseen restarts a leader while it is cut off from the other servers. As soon as they can reach it
-// again, they must learn that it is no longer the leader. They must not wait until heartbeats have failed.
+// restartUnseen restarts a leader while the leader is cut off from the other servers. As soon as the others
+// can reach it again, they must learn that it no longer leads. They must not wait until heartbeats have
+// failed.
 func (c *cluster) restartUnseen(rest *atomic.Bool) {
 	c.noneOnItsWay(rest)
 	lead, others := c.mustLead()

@@ -39,7 +39,7 @@ func runLength() time.Duration {
 	return 6 * time.Minute
 }
 
-// runs() calls f with one seed after the other until the simulated time is used up.
+// runs() calls f() with one seed after the other until the simulated time is used up.
 func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
 	seed := *seedFlag
 	if seed == 0 {
@@ -64,7 +64,7 @@ func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
 	}
 }
 
-// seedsFor returns how many seeds together simulate some hours.
+// seedsFor returns how many seeds it takes to simulate the given number of hours.
 func seedsFor(first uint64, hours float64) (n int) {
 	if !*longFlag {
 		return max(1, int(hours*float64(time.Hour)/float64(runLength())+0.5))
@@ -77,7 +77,7 @@ func seedsFor(first uint64, hours float64) (n int) {
 
 func logger(id uint32) *slog.Logger {
 	if os.Getenv("ZLOCKD_TEST_LOG") == "" {
-		if race.Enabled { // the race detector then also sees the reads of the line's values
+		if race.Enabled { // format the lines, so that the detector sees the reads of their values
 			return slog.New(slog.NewTextHandler(io.Discard, nil))
 		}
 		return slog.New(slog.DiscardHandler)
@@ -105,7 +105,7 @@ type nodes struct {
 	net   *Network
 	peers map[uint32]string
 	disk  map[uint32]*serverDisk
-	above map[uint32]raftfsm.Observer // the observers of the nodes that are not quiet
+	above map[uint32]raftfsm.Observer // the observers of some nodes; the others have a quietObserver
 	mu    sync.Mutex
 	run   map[uint32]*raftfsm.Node
 
@@ -178,7 +178,7 @@ func (d done) Done(o *state.Outcome, _ *state.State) {
 	d.ch <- out
 }
 
-// ask proposes a request and waits for its outcome. `ok` is false if the outcome is unknown.
+// ask() proposes a request and waits for its outcome. `ok` is false if the outcome is unknown.
 func ask(n *raftfsm.Node, r state.Request) (o state.Outcome, sent, ok bool) {
 	d := done{make(chan state.Outcome, 1)}
 	if n == nil || n.Propose(r, d) != nil {
@@ -189,8 +189,8 @@ func ask(n *raftfsm.Node, r state.Request) (o state.Outcome, sent, ok bool) {
 }
 
 // TestSimStreamsApplyOnceG3R8 proposes sequential creates at every server while servers crash and wires are
-// cut. Every answer must name another node, and every named node must exist at the end. The number of nodes
-// must not exceed the number of answered creates and of creates with an unknown outcome.
+// cut. Each answer must name a different node, and all named nodes must exist at the end. There must not be
+// more nodes than answered creates and creates with an unknown outcome together.
 func TestSimStreamsApplyOnceG3R8(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) { streamsApplyOnce(t, seed) })
@@ -229,7 +229,7 @@ func streamsApplyOnce(t *testing.T, seed uint64) {
 	time.Sleep(time.Minute)
 }
 
-// check compares the content of the servers with the answers, some time after the last fault.
+// check() compares the content of the servers with the answers, some time after the last fault.
 func (c *nodes) check(acked map[string]int, open int) {
 	t := c.t
 	t.Helper()

@@ -75,7 +75,7 @@ func TestR2SlowDiskDeposesNobody(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
-		rng := rand.New(rand.NewPCG(c.seed, 9)) // the faults draw from c.rng
+		rng := rand.New(rand.NewPCG(c.seed, 9)) // not c.rng, from which the faults draw
 		wg.Go(func() { c.writes("c0", rng, stop) })
 		leader, others := c.mustLead()
 		term := c.server(leader).Node().Status().Term
@@ -88,7 +88,7 @@ func TestR2SlowDiskDeposesNobody(t *testing.T) {
 			if round%4 == 3 {
 				id = others[round/4%2]
 			}
-			c.disk(id).Slow(660 * time.Millisecond) // a third of a second to one second
+			c.disk(id).Slow(660 * time.Millisecond) // a sync takes a third of a second to one second
 			time.Sleep(time.Second)
 			c.disk(id).Slow(500 * time.Microsecond)
 			time.Sleep(9 * time.Second)
@@ -106,7 +106,7 @@ func TestR4ReplicationIsNeverWedged(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
-		rng := rand.New(rand.NewPCG(c.seed, 9)) // the faults draw from c.rng
+		rng := rand.New(rand.NewPCG(c.seed, 9)) // not c.rng, from which the faults draw
 		wg.Go(func() { c.writes("c0", rng, stop) })
 		f := newFaults(c)
 		rounds := 8
@@ -316,7 +316,7 @@ func TestR15SyncIsNotAnsweredByALeaderCutOff(t *testing.T) {
 	})
 }
 
-// wedged stops the application of entries while `hold` is set.
+// wedged is an observer that stops the application of entries while `hold` is set.
 type wedged struct {
 	quietObserver
 	mu   sync.Mutex
@@ -455,8 +455,8 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Duration(40+round%50) * time.Millisecond)
-			// If the leader crashes, the other servers lose their connections, and call the next leader at once. If it
-			// is only cut off, they may know of the stored entries before they call.
+			// If the leader crashes, the other servers lose their connections to it, and call the next leader
+			// at once. If the leader is only cut off, they may learn of the stored entries before they call.
 			if round%4 > 0 {
 				c.crash(leader)
 				wg.Wait()

@@ -34,9 +34,9 @@ var steps = []string{"kill", "wipe", "replace", "lead", "restart", "move", "add"
 
 const sequenceLength = 6
 
-// TestR6R21MembersSurviveEverySequence runs sequences of six steps on three and on five members. Each step
-// acts on a member that it fits; a random number from the sequence chooses it. At the end the test restarts
-// all members at once. All members must be ready before and after that, and hold every answered write.
+// TestR6R21MembersSurviveEverySequence runs sequences of six steps on three and on five members. A random
+// number that follows from the sequence chooses each step's member. At the end the test restarts all members
+// at once. Before and after that restart all members must be ready, and hold every answered write.
 func TestR6R21MembersSurviveEverySequence(t *testing.T) {
 	if *oneSequence != "" {
 		size, list, _ := strings.Cut(*oneSequence, ":")
@@ -74,7 +74,7 @@ func TestG22MovedMemberIsFoundByAnUncommittedChange(t *testing.T) {
 	runSequence(t, 3, []string{"kill", "restart", "move", "lead", "kill", "wipe"}, nil)
 }
 
-// sequences lists the sequences in which every step is possible. That depends only on how many servers run,
+// sequences() lists the sequences in which every step is possible. That depends only on how many servers run,
 // are dead, or have lost their directory.
 func sequences(size int) (list [][]string) {
 	type counts struct{ run, dead, wiped, in int }
@@ -209,7 +209,7 @@ func newSequence(t *testing.T, size int, seed uint64) *sequence {
 	return c
 }
 
-// form begins to start all servers.
+// form() begins to start all servers.
 func (c *sequence) form() {
 	for id := range c.peers {
 		c.launch(id)
@@ -224,21 +224,21 @@ func (c *sequence) fresh(id uint32) {
 	c.disk[id] = newServerDisk(rand.New(rand.NewPCG(c.rng.Uint64(), c.lives)))
 }
 
-// launch begins to start a server. After launch() has returned, crash() can end the process.
+// launch() begins to start a server. After launch() has returned, crash() can end the process.
 func (c *sequence) launch(id uint32) {
 	if run := c.process(id); run != nil {
 		go run()
 	}
 }
 
-// begin starts a server. It returns when the server has joined or its process has ended.
+// begin() starts a server. It returns when the server has joined or its process has ended.
 func (c *sequence) begin(id uint32) {
 	if run := c.process(id); run != nil {
 		run()
 	}
 }
 
-// process returns the function that a server's process runs. It returns nil if the server stays off.
+// process() returns the function that a server's process runs. It returns nil if the server stays off.
 func (c *sequence) process(id uint32) (run func()) {
 	l := new(processLife)
 	l.ctx, l.kill = context.WithCancel(context.Background())
@@ -288,7 +288,7 @@ func (c *sequence) live(id uint32, l *processLife, peers map[uint32]string, file
 	}
 }
 
-// crash ends the process of a server, even while the server starts.
+// crash() ends the process of a server, even while the server starts.
 func (c *sequence) crash(id uint32) {
 	c.mu.Lock()
 	l, n := c.life[id], c.run[id]
@@ -314,7 +314,7 @@ func (c *sequence) end() {
 	time.Sleep(time.Minute)
 }
 
-// leads returns the server that reports itself as the leader. It returns 0 if there is no such server.
+// leads() returns the server that reports itself as the leader. It returns 0 if there is no such server.
 func (c *nodes) leads() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -326,7 +326,7 @@ func (c *nodes) leads() uint32 {
 	return 0
 }
 
-// running lists the members that run, in order.
+// running() lists the members that run, in order.
 func (c *sequence) running() (list []uint32) {
 	for _, id := range slices.Sorted(maps.Keys(c.peers)) {
 		if !c.dead[id] && !c.wiped[id] {
@@ -402,8 +402,8 @@ func (c *sequence) step(what string) error {
 	return c.settle()
 }
 
-// refuses asks for the removal of a running voter if the other running voters are not a majority without that
-// voter. The leader must refuse, because the cluster would stop.
+// refuses() asks the leader to remove a running voter, if the other running voters would be no majority. The
+// leader must refuse, because the cluster would stop.
 func (c *sequence) refuses() error {
 	voters := len(c.peers) - len(c.watch)
 	list := slices.DeleteFunc(c.running(), func(id uint32) bool { return c.watch[id] })
@@ -427,7 +427,7 @@ func (c *sequence) refuses() error {
 	return err
 }
 
-// join adds a server with an empty directory, and gives the server its vote.
+// join() adds a server with an empty directory, and gives the server its vote.
 func (c *sequence) join(id uint32) error {
 	if err := c.change(change.Change{Op: "add", ID: id, Addr: c.peers[id]}); err != nil {
 		return err
@@ -463,7 +463,7 @@ func (c *sequence) changeBy(by uint32, m change.Change) (err error) {
 	return fmt.Errorf("%s server %d: %w", m.Op, m.ID, err)
 }
 
-// settle waits until all running servers serve.
+// settle() waits until all running servers serve.
 func (c *sequence) settle() error {
 	why := ""
 	for end := time.Now().Add(sequencePatience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -483,7 +483,7 @@ func (c *sequence) settle() error {
 	return fmt.Errorf("not ready within %v: %s", sequencePatience, why)
 }
 
-// write makes a session with a long timeout on a running server.
+// write() makes a session with a long timeout on a running server.
 func (c *sequence) write() {
 	id := c.pick(c.running())
 	body := state.SessionBody{Timeout: 3600_000, Owner: id, Addr: "10.0.0.1"}

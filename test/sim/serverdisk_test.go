@@ -60,7 +60,7 @@ func newServerDisk(rng *rand.Rand) *serverDisk {
 	return d
 }
 
-// Files begins a new life with the content of the disk.
+// Files begins a new life of the server with what the disk holds.
 func (d *serverDisk) Files() *disk.Files {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -162,13 +162,13 @@ func (d *serverDisk) Go() {
 	}
 }
 
-// life is the disk in one life of its server.
+// life is the disk in one life of its server, from the server's start to its end.
 type life struct {
 	d    *serverDisk
 	gone chan struct{} // closed by Crash; later writes are lost
 }
 
-// sync waits until a write is on the disk, or the life has ended.
+// sync() waits until a write is on the disk, or the life has ended.
 func (l *life) sync() {
 	d := l.d
 	d.mu.Lock()

@@ -268,7 +268,7 @@ func TestG20TokensRiseInTheOrderOfGrants(t *testing.T) {
 	})
 }
 
-// acquire waits for the lock as the plain recipe does. It returns the zxid of the contender's node. It
+// acquire() waits for the lock as the plain recipe does. It returns the zxid of the contender's node. It
 // returns 0 if the connection was lost.
 func acquire(w *wire.Conn) int64 {
 	if w.Connect(wire.NewSession(4000)) != nil {

@@ -20,7 +20,7 @@ var shrinkFlag = flag.Int("sim.shrink", 0, "how many runs may be made to cut a f
 	"and requests that matter; 0: none")
 
 // TestShrinkAFailure reduces a failing run to a few faults and requests with which it still fails in the same
-// way. If one more of them is left out, the run passes, unless the limit of runs ended the search.
+// way. If any of these is left out, too, the run passes, unless the limit of runs ended the search.
 func TestShrinkAFailure(t *testing.T) {
 	if *shrinkFlag == 0 || *aloneFlag {
 		t.Skip("it takes minutes: make sim-shrink SEED=...")
@@ -128,7 +128,7 @@ func (s *shrinking) with(only string) []string {
 	return append(s.command(*seedFlag), "-sim.only", only)
 }
 
-// cut removes parts from the list while the run still fails: first halves, then smaller and smaller parts,
+// cut() removes parts from the list while the run still fails: first halves, then smaller and smaller parts,
 // and in the end single items. It makes as many runs in parallel as there are processors.
 func (s *shrinking) cut(list []item, whole func([]item) []item) []item {
 	without := func(from, size int) []item {

@@ -18,7 +18,7 @@ import (
 // ticketHold is what a caller knows about its hold of the lock.
 type ticketHold struct {
 	token int64
-	safe  time.Time // the caller surely holds until then
+	safe  time.Time // the caller surely holds the lock until then
 }
 
 // ticketJudge checks all holds of one lock.
@@ -30,7 +30,7 @@ type ticketJudge struct {
 	wrong  []string
 }
 
-// told() records an answer that a caller holds the lock until the time `safe`.
+// told() records an answer in which a server promised the lock to a caller until the time `safe`.
 func (j *ticketJudge) told(caller int, token int64, safe time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -57,7 +57,7 @@ func (j *ticketJudge) gives(caller int) {
 	delete(j.holds, caller)
 }
 
-// In TestTicketsOverFaultsK9, callers of tickets pass on a lock in virtual time, at any server, while leaders
+// In TestTicketsOverFaultsK9, callers of tickets pass a lock on in virtual time, at any server, while leaders
 // are cut off. Some callers vanish while they hold the lock or wait. No caller gets the lock during the time
 // that a server promised to another caller, tokens rise, and the lock keeps being passed on.
 func TestTicketsOverFaultsK9(t *testing.T) {
@@ -87,7 +87,7 @@ func TestTicketsOverFaultsK9(t *testing.T) {
 	})
 }
 
-// callsForTickets takes, renews and gives tickets until it is stopped.
+// callsForTickets takes, renews and gives back tickets until it is stopped.
 func (c *cluster) callsForTickets(k int, j *ticketJudge, stop <-chan struct{}) {
 	rng := rand.New(rand.NewPCG(11, uint64(k)))
 	dial := c.net.Dialer(fmt.Sprintf("c%d", k))
@@ -143,7 +143,7 @@ func (c *cluster) callsForTickets(k int, j *ticketJudge, stop <-chan struct{}) {
 			if rng.IntN(3) == 0 {
 				continue // the caller renews its ticket
 			}
-			if vanishes { // its hold ends by timeout
+			if vanishes { // the caller's hold ends by timeout
 				time.Sleep(time.Until(safe))
 				break ticket
 			}

@@ -32,7 +32,7 @@ func newTrace(keep bool) *Trace {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// add adds an event to the sum.
+// add() adds an event to the sum.
 func (t *Trace) add(kind, from, to string, data []byte) {
 	if t == nil {
 		return

@@ -13,7 +13,7 @@ type report struct {
 	Answered int
 	Unknown  int
 	Faults   map[string]int
-	Drawn    map[string]int // how many faults ("f") and requests of each client have a number
+	Drawn    map[string]int // how many faults (key "f") and how many requests of each client were drawn
 	Reached  map[string]int `json:",omitempty"` // how often each rare state was reached
 	Longest  longest        // set after a long day
 }

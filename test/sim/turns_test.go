@@ -40,10 +40,10 @@ type contender struct {
 	seed  uint64
 	only  func(number int) bool
 	drawn int
-	rests func() time.Duration // see Client.Rest
+	rests func() time.Duration // returns how long to rest before the next step; nil: no rests
 }
 
-// contenders runs contenders until `stop` is closed, if the servers have ports for tickets.
+// contenders() runs contenders until `stop` is closed, if the servers have ports for tickets.
 func (c *cluster) contenders(rec *observed, wg *sync.WaitGroup, stop <-chan struct{}) (all []*contender) {
 	if !c.set.tickets {
 		return nil
@@ -101,21 +101,21 @@ func (x *contender) upTo(d time.Duration) time.Duration { return time.Duration(x
 // call is what a caller knows about its ticket.
 type call struct {
 	secret, lock string
-	mode         string        // the parameter of the query
+	mode         string        // parameter of the query, such as "mode=exclusive"
 	shares       bool          // the caller shares its lock with others
 	permits      int           // permits of a semaphore; 0: the caller wants a lock
-	ttl          time.Duration // never changes: a shorter time would end the hold before an earlier answer said
+	ttl          time.Duration // never changes: else a hold could end before the time that an answer promised
 	at           uint32        // the server that the caller usually asks
 	held, given  bool
 }
 
-// callForTickets takes, renews and gives tickets. Some answers are lost. Some requests are sent to two
+// callForTickets takes, renews and gives back tickets. Some answers are lost. Some requests are sent to two
 // servers at once, and some arrive when the ticket is given back or has ended.
 func (x *contender) callForTickets(stop <-chan struct{}) {
 	var k call
 	h := x.http()
 	for x.next(stop) {
-		if x.rested(stop) && k.secret != "" { // the servers have forgotten the ticket, or still know its end
+		if x.rested(stop) && k.secret != "" { // after so long the ticket has ended, and may be forgotten
 			x.send(h, &k, k.at, "GET", "", 4*time.Second)
 			k = call{}
 		}
@@ -134,7 +134,7 @@ func (x *contender) callForTickets(stop <-chan struct{}) {
 			time.Sleep(x.upTo(2 * ttl))
 		case pause < 6:
 			time.Sleep(x.upTo(ttl / 2))
-		case pause < 10: // the other server may not know yet what this server has answered
+		case pause < 10: // ask another server at once: it may not know yet what this one has answered
 			k.at = 1 + k.at%3
 		default:
 			time.Sleep(x.upTo(300 * time.Millisecond))
@@ -142,7 +142,7 @@ func (x *contender) callForTickets(stop <-chan struct{}) {
 	}
 }
 
-// http returns an HTTP client that sends each request on a new connection.
+// http() returns an HTTP client that sends each request on a new connection.
 func (x *contender) http() *http.Client {
 	dial := x.c.net.Dialer(x.host)
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
@@ -168,7 +168,7 @@ func (x *contender) newCall() call {
 	return k
 }
 
-// ask sends one request about a ticket to one server or to two servers. It reports whether the ticket has
+// ask() sends one request about a ticket to one server or to two servers. It reports whether the ticket has
 // ended.
 func (x *contender) ask(h *http.Client, k *call) (over bool) {
 	method, query, wait := "POST", "", time.Duration(0)
@@ -204,7 +204,7 @@ func (x *contender) ask(h *http.Client, k *call) (over bool) {
 	return over
 }
 
-// send sends one request and records the answer.
+// send() sends one request and records the answer.
 func (x *contender) send(h *http.Client, k *call, id uint32, method, query string,
 	patience time.Duration) *history.Turn {
 	a := &history.Turn{Lock: k.lock, Contender: k.secret, Start: x.rec.clock(), Opens: method == "POST",
@@ -248,7 +248,7 @@ type ticketAnswer struct {
 	Text     string `json:"text"`
 }
 
-// request sends one request. A code of 0 means that no complete answer came.
+// request() sends one request. A code of 0 means that no complete answer came.
 func (x *contender) request(h *http.Client, id uint32, method, path, secret string, patience time.Duration) (
 	code int, body ticketAnswer) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -369,7 +369,7 @@ func (x *contender) lockOnce(w *wire.Conn, heard time.Duration, stop <-chan stru
 	path, st, err := w.Create2(jute.OpCreate2, wire.Create(name, nil, jute.WorldAnyone,
 		jute.FlagEphemeralSequential))
 	if err != nil {
-		for _, above := range []string{"/l", dir} { // each may be there already, or be removed again at any time
+		for _, above := range []string{"/l", dir} { // each may be there already, or be removed at any time
 			if _, err := w.Call(jute.OpCreateContainer, wire.Create(above, nil, jute.WorldAnyone,
 				jute.FlagContainer)); err != nil {
 				return err

@@ -56,7 +56,7 @@ func TestR21EveryPairOfChangesAtOnce(t *testing.T) {
 // operators change the members of a cluster at once.
 type operators struct {
 	*sequence
-	baton sync.Mutex // an operator holds it while it works, and releases it while it waits for an answer
+	baton sync.Mutex // held while an operator works; not while it waits for an answer
 }
 
 // told is a change that an operator asked for, with its result: made, perhaps made, or refused.
@@ -111,7 +111,7 @@ func twoAtOnce(t *testing.T, before []string, one, other string, delay time.Dura
 	})
 }
 
-// job does one job, and gives up when the leader refuses it for good. The caller holds `baton`.
+// job() does one job, and gives up when the leader refuses it for good. The caller holds `baton`.
 func (c *operators) job(what string, id uint32) (list []told) {
 	ask := func(m change.Change) bool {
 		m.ID = id
@@ -177,7 +177,7 @@ func (c *operators) job(what string, id uint32) (list []told) {
 	return list
 }
 
-// lasts reports whether a server's process runs or is starting.
+// lasts() reports whether a server's process runs or is starting.
 func (c *operators) lasts(id uint32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +197,7 @@ func (c *operators) setAddr(id uint32, addr string) {
 	c.peers[id] = addr
 }
 
-// votes returns for each member whether it has a vote, according to the leader.
+// votes() returns for each member whether it has a vote, according to the leader.
 func (c *operators) votes() map[uint32]bool {
 	list := map[uint32]bool{}
 	if n := c.node(c.leads()); n != nil {
@@ -208,7 +208,7 @@ func (c *operators) votes() map[uint32]bool {
 	return list
 }
 
-// tidy starts the members at the addresses that the leader has for them, and ends the servers that are not
+// tidy() starts the members at the addresses that the leader has for them, and ends the servers that are not
 // members.
 func (c *operators) tidy() error {
 	time.Sleep(10 * time.Second)

@@ -24,7 +24,7 @@ type chain struct {
 	events int
 }
 
-// run returns when it has read the given value, or when `stop` is closed.
+// run() returns when it has read the value `last`, or when `stop` is closed.
 func (k *chain) run(last int, stop <-chan struct{}) {
 	armed := int64(-1) // the zxid up to which the watch has seen changes
 	for k.value != last {
@@ -86,7 +86,7 @@ func (k *chain) drop() {
 
 var lastSessions sync.Map // the newest session of each chain, by host
 
-// move connects to the next server, continues the session there and sets the watch again.
+// move() connects to the next server, continues the session there and sets the watch again.
 func (k *chain) move(armed *int64) bool {
 	k.at = k.at%3 + 1
 	old, _ := lastSessions.Load(k.host)

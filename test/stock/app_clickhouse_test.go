@@ -104,8 +104,8 @@ func TestApplicationClickHouse(t *testing.T) {
 			}
 		}()
 	}
-	// Add the column before any session is lost. A replica of this release of ClickHouse that has lost a session
-	// accepts no more changes of columns until it restarts, on ZooKeeper too.
+	// Add the column before any session is lost. In this release of ClickHouse, a replica that has lost a
+	// session accepts no more changes of columns until it restarts. That is so on ZooKeeper, too.
 	expect.OK(t, expect.Err(houses[0].ask("ALTER TABLE jobs ADD COLUMN note String")))
 	c.killLeaders(blocks.Load, 10)
 	close(stop)
@@ -130,7 +130,7 @@ func TestApplicationClickHouse(t *testing.T) {
 	expect("none waits, none is read-only",
 		"SELECT is_readonly, is_session_expired, queue_size, total_replicas, active_replicas FROM system.replicas",
 		"0\t0\t0\t2\t2")
-	// One replica plans the merges. While ClickHouse has not yet found it again, it refuses a merge.
+	// One replica plans the merges. ClickHouse refuses a merge until it has found that replica again.
 	within(t, 30*time.Second, "a merge is asked for", func() error {
 		_, err := houses[1].ask("OPTIMIZE TABLE jobs FINAL")
 		return err

@@ -237,7 +237,7 @@ scrape_configs:
 	spawn(t, "prometheus", nil, "/usr/bin/prometheus", "--config.file="+config, "--storage.tsdb.path="+
 		filepath.Join(dir, "data"), "--web.listen-address="+listen)
 
-	// found returns all targets, as "job address", and the targets that answer.
+	// found() returns all targets, as "job address", and the targets that answer.
 	found := func() (list, up []string) {
 		r, err := http.Get("http://" + listen + "/api/v1/targets?state=active")
 		if err != nil {

@@ -107,7 +107,7 @@ func TestApplicationTooz(t *testing.T) {
 }
 
 // TestApplicationCollectd lets collectd's zookeeper plugin read each server every second. When the leader
-// dies, the plugin gets no more numbers of it, and the next leader shows the number of its followers. When
+// dies, the plugin gets no more numbers from it, and the next leader shows the number of its followers. When
 // the dead server is back, the plugin reads its numbers again, and the number of nodes is complete.
 func TestApplicationCollectd(t *testing.T) {
 	t.Parallel()

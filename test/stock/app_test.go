@@ -73,9 +73,9 @@ func (c application) killLeader() (dead *cluster.Server, cut int) {
 	return dead, cut
 }
 
-// killLeaders kills one leader after another. If the application had no session at any of them, it also kills
-// a server at which the application has one. After each death and each restart it waits until progress() has
-// grown by `by`.
+// killLeaders kills one leader after another. If the application had no session at any of these leaders,
+// killLeaders also kills a server at which it has one. After each death and each restart it waits until
+// progress() has grown by `by`.
 func (c application) killLeaders(progress func() int64, by int64) {
 	c.t.Helper()
 	advance := func(when string) {
@@ -135,7 +135,7 @@ type process struct {
 	err    error // set when `exited` is closed
 }
 
-// spawn starts a program that ends when the test or the test's process ends.
+// spawn() starts a program that ends when the test or the test's process ends.
 func spawn(t *testing.T, name string, as *syscall.Credential, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(args[0], args[1:]...), log: filepath.Join(t.TempDir(), name+".log"),
@@ -146,7 +146,7 @@ func spawn(t *testing.T, name string, as *syscall.Credential, args ...string) *p
 	p.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: as}
 	if as != nil {
-		p.cmd.Dir = os.TempDir() // another user may not enter this directory
+		p.cmd.Dir = os.TempDir() // the other user may not enter the test's own directory
 	}
 	must.OK(t, p.cmd.Start())
 	go func() {

@@ -122,8 +122,8 @@ func TestRedisKeyAsLock(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 
-	// The holder is paused for longer than the time to live. Another client gets the lock, and the first holder
-	// learns it only when it gives the lock back.
+	// The holder is paused for longer than the time to live. Another client gets the lock, and the first
+	// holder learns of this only when it gives the lock back.
 	a = dial(addr)
 	mustTake(t, a, "a", shortTTL, true)
 	takes(b, "b")
@@ -180,8 +180,9 @@ func startHolding(t *testing.T, servers string, args ...string) *holding {
 	return h
 }
 
-// TestLocksOfSessions shows what happens in these three cases to locks that last as long as a session: locks
-// of Curator and of zlock, on zlockd and on ZooKeeper, with one server and with three.
+// TestLocksOfSessions tries locks that last as long as a session: the holder dies, the holder is
+// paused, and the server fails over. The locks are of Curator and of zlock, on zlockd and on ZooKeeper, with
+// one server and with three.
 func TestLocksOfSessions(t *testing.T) {
 	beside(t)
 	zlock := cluster.Zlock(t)
@@ -223,8 +224,8 @@ func TestLocksOfSessions(t *testing.T) {
 			first := next.Token()
 			must.OK(t, next.Unlock(t.Context()))
 
-			// The holder is paused. Another client gets the lock, with a larger token, and the first holder learns it
-			// when it continues.
+			// The holder is paused. Another client gets the lock, with a larger token, and the first holder
+			// learns of this when it continues.
 			h = hold(6)
 			must.OK(t, h.Process.Signal(syscall.SIGSTOP))
 			next = must.Get(job.Lock(t.Context()))(t)

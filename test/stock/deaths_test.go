@@ -253,7 +253,7 @@ func ignore(err, what error) error {
 	return err
 }
 
-// bump writes a counter that no other client may write at that time and returns its new version.
+// bump() writes a counter and returns its new version. No other client may write the counter at that time.
 func bump(c *zk.Conn, path string) (int64, error) {
 	mine := fmt.Sprintf("%d-%d", c.SessionID(), time.Now().UnixNano())
 	var st *zk.Stat
@@ -267,7 +267,7 @@ func bump(c *zk.Conn, path string) (int64, error) {
 	version := st.Version
 	err := again(func() (err error) { st, err = c.Set(path, []byte(mine), version); return err })
 	if errors.Is(err, zk.ErrBadVersion) {
-		// A write whose answer was lost has been repeated, or another client made the node.
+		// Either a write whose answer was lost was repeated, or another client made the node: read it.
 		data, err := get()
 		if err == nil && string(data) != mine {
 			err = errors.New("the counter was written by somebody else")

@@ -26,10 +26,10 @@ import (
 type database struct {
 	t       *testing.T
 	client  []string // the client's command: reads statements on its input, prints rows
-	begin   string   // begins a transaction
+	begin   string   // statement that begins a transaction
 	serial  string   // the type of an id that the database counts up by itself
-	open    string   // counts unfinished transactions that have written
-	blocked string   // counts transactions that wait for others
+	open    string   // query: how many unfinished transactions have written
+	blocked string   // query: how many transactions wait for others
 }
 
 func (d *database) command() *exec.Cmd { return exec.Command(d.client[0], d.client[1:]...) }
@@ -107,7 +107,7 @@ func startMariaDB(t *testing.T) *database {
 	d := &database{t: t, begin: "START TRANSACTION;", serial: "bigint AUTO_INCREMENT PRIMARY KEY",
 		open: count + "trx_rows_modified > 0;", blocked: count + "trx_state = 'LOCK WAIT';",
 		client: []string{"mariadb", "--no-defaults", "-BN", "-S", dir + "/sock", "-u", "root", "shop"}}
-	must.OK(t, os.Mkdir(dir+"/data/shop", 0o700)) // makes the database shop
+	must.OK(t, os.Mkdir(dir+"/data/shop", 0o700)) // makes the database `shop`
 	d.run(nil, dir, must.Get(exec.LookPath("mariadbd"))(t), "--no-defaults", "--datadir="+dir+"/data",
 		"--user=root", "--socket="+dir+"/sock", "--skip-networking", "--pid-file="+dir+"/pid",
 		"--innodb-flush-log-at-trx-commit=0")
@@ -124,7 +124,7 @@ func TestFencesInDatabases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := start(t)
 			functions := string(must.Get(os.ReadFile("../../examples/sql/" + name + ".sql"))(t))
-			for range 2 { // an operator may install them again
+			for range 2 { // an operator may install the functions again
 				must.Get(d.ask(functions))(t)
 			}
 			must.Get(d.ask("CREATE TABLE stock (id int PRIMARY KEY, amount int, who varchar(20));" +

@@ -125,7 +125,7 @@ func (s *firstSection) follow(t *testing.T, page string) string {
 	root := must.Get(cluster.ModuleRoot())(t)
 	must.OK(t, os.Mkdir(s.dir, 0o700))
 	must.OK(t, os.Symlink(root, filepath.Join(dir, "zlockd")))
-	sums := must.Get(os.ReadFile(filepath.Join(root, "go.sum")))(t) // so go asks no server for checksums
+	sums := must.Get(os.ReadFile(filepath.Join(root, "go.sum")))(t) // so that go asks no server for checksums
 	must.OK(t, os.WriteFile(filepath.Join(s.dir, "go.sum"), sums, 0o600))
 	must.OK(t, os.WriteFile(filepath.Join(s.dir, s.file),
 		[]byte(strings.ReplaceAll(program, "127.0.0.1:2181", g.addrs[0])), 0o600))
@@ -155,8 +155,8 @@ func (s *firstSection) follow(t *testing.T, page string) string {
 
 var lockedAndElected = regexp.MustCompile(`(?s)the lock is ours.*\n.*elected`)
 
-// waits() runs the program while another client's node is before the program's node. The program
-// must not hold before that node is gone.
+// waits() runs the program while another client's node is before the program's node. The program must not
+// hold the lock as long as that node exists.
 func (s *firstSection) waits(t *testing.T, g target, command string) {
 	other := must.Get(wire.Open(g.addrs[0]))(t)
 	defer other.Close()

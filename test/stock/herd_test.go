@@ -70,7 +70,7 @@ func orderly(t *testing.T, c *contender) {
 }
 
 // run() puts one contender for each letter of `modes`, R for a reader or W for a writer, into a queue. Then
-// it lets each hold the lock in its turn. It returns how many notifications they got.
+// it lets each contender hold the lock in its turn. It returns how many notifications all contenders got.
 func run(t *testing.T, look func(*testing.T, *contender), modes string) (events uint64) {
 	s := zlocktest.Start(t)
 	var queue []*contender

@@ -102,8 +102,8 @@ func (p *prometheus) await(what, expr string, yes func(float64) bool) {
 }
 
 // silence() waits until an alert rule finds nothing. Earlier samples may still be in the rule's window, and a
-// server that stalled for a moment looks slow or down to Prometheus. Before each new query it calls calm(),
-// if `calm` is not nil.
+// server that stalled for a moment looks slow or down to Prometheus. Before each new query silence() calls
+// calm(), unless `calm` is nil.
 func (p *prometheus) silence(what, expr string, calm func()) {
 	p.t.Helper()
 	got := p.ask(expr)
@@ -188,7 +188,7 @@ func TestBoards(t *testing.T) {
 		})
 	}
 
-	// A server reads its snapshot when it starts again.
+	// Wait until each server has written a snapshot. The dead server reads its snapshot when it starts again.
 	p.await("a snapshot on each", `count(zlockd_snapshot_zxid > 0) == 3`, exists)
 	led.Kill()
 	for _, a := range golden.Alerts() {
@@ -337,7 +337,7 @@ func TestTelegraf(t *testing.T) {
 	beside(t)
 	e := watched(t)
 	program := filepath.Join(t.TempDir(), "telegraf")
-	for try := range 5 { // tries again, because the download needs the network
+	for try := range 5 { // repeat, because the download may fail
 		get := exec.Command("go", "mod", "download")
 		get.Dir = "testdata/telegraf"
 		text, err := get.CombinedOutput()

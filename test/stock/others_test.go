@@ -32,7 +32,7 @@ type otherLock interface {
 	close()
 }
 
-// daemon starts a program that ends with the test.
+// daemon() starts a program that ends with the test.
 func daemon(t *testing.T, as *syscall.Credential, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -239,7 +239,7 @@ func (c *pgConn) prepare() error {
 	return err
 }
 
-// take inserts a row. The unique key lets only one client succeed. Only a delete ends the lock, so the ttl
+// take() inserts a row. The unique key lets only one client succeed. Only a delete ends the lock, so the ttl
 // has no effect.
 func (c *pgConn) take(name, owner string, _ time.Duration) (bool, error) {
 	tag, _, err := c.query("INSERT INTO lock VALUES ('%s', '%s') ON CONFLICT DO NOTHING", name, owner)

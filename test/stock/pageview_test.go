@@ -62,7 +62,7 @@ func TestThePageSaysFirstWhatIsWrong(t *testing.T) {
 	beside(t)
 	b := startBrowser(t)
 	v := trouble(t)
-	bottom := func(selector, with string) int { // of the first match that shows this text; -1: none
+	bottom := func(selector, with string) int { // lower edge of the first match with this text; -1: none
 		n, err := strconv.Atoi(b.js(`const e = [...document.querySelectorAll(arguments[0])].find(e =>
 			e.innerText.includes(arguments[1])); return e ? Math.ceil(e.getBoundingClientRect().bottom) : -1`,
 			selector, with))

@@ -29,7 +29,7 @@ import (
 func TestPermitsOfAllReleases(t *testing.T) {
 	beside(t)
 	const path, limit, rounds = "/gpu", 3, 25
-	version := cluster.FirstRelease // its zlock counts the permits that are taken, and only then creates its own
+	version := cluster.FirstRelease // this zlock first counts the taken permits, and then creates its own
 	old := cluster.Release(t, version)
 	now := cluster.Zlock(t)
 	port := must.Get(cluster.FreePorts(1))(t)[0]
@@ -45,7 +45,7 @@ func TestPermitsOfAllReleases(t *testing.T) {
 	going := atomic.Bool{}
 	going.Store(true)
 
-	// inside tells the referee when a hold begins and when it ends.
+	// inside() tells the referee when a hold begins and when it ends.
 	inside := func() {
 		c := must.Get(net.Dial("tcp", r.addr()))(t)
 		defer c.Close()

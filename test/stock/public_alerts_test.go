@@ -54,8 +54,8 @@ var alertSeries = map[string][2]string{
 	"JvmThreadsDeadlocked": {`jvm_threads_deadlocked 1x30`, `jvm_threads_deadlocked 0x30`},
 }
 
-// TestPublicAlertsWithPromtool tests each public rule unchanged, at its threshold. The names and units are
-// the same as the servers' (see TestBoards and server.TestBoardsHaveTheirSeries).
+// TestPublicAlertsWithPromtool tests each public rule unchanged, at its threshold. The series have the same
+// names and units as those of the servers (see TestBoards and server.TestBoardsHaveTheirSeries).
 func TestPublicAlertsWithPromtool(t *testing.T) {
 	beside(t)
 	need(t, "/usr/bin/promtool")
@@ -111,7 +111,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	conn := must.Get(zk.Dial(t.Context(), lead.Client, zk.Options{}))(t)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 
-	// rule returns the query of a public rule. Pairs in change replace a number or a window of the rule.
+	// rule() returns the query of a public rule. Pairs in `change` replace a number or a window of the rule.
 	rule := func(name string, change ...string) string {
 		for _, a := range golden.Alerts() {
 			if a.Panel == name {
@@ -127,7 +127,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 		cause()
 		p.await(name, expr, exists)
 	}
-	// create tries again if a server that had stalled has closed the connection.
+	// create() tries again if a server that had stalled has closed the connection.
 	create := func(c *zk.Conn, path string, data []byte) error {
 		for {
 			_, err := c.Create(t.Context(), zk.Create{Path: path, Data: data, Mode: zk.PersistentSequential})
@@ -153,7 +153,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 			fires("too many znodes", rule("too many znodes", "1000000", "1000"), func() { put(1001, 10) })
 		})
 	fires("znodes too big", rule("znodes too big", "> 1024", "> 1"), func() { put(3, 500<<10) })
-	// The threshold is 1 ms in each second instead of 100. The writes go on until the rule has seen them.
+	// Set the threshold to 1 ms per second instead of 100 ms. The writes go on until the rule has seen them.
 	seen, written := make(chan struct{}), make(chan struct{})
 	fires("fsync time is too long", rule("fsync time is too long", "[1m]", "[5s]", "> 100", "> 1"), func() {
 		go func() {
@@ -177,7 +177,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 			}
 		}
 	})
-	var open []*wire.Conn // with sessions: a server closes a connection without one after ten seconds
+	var open []*wire.Conn // all have sessions: a server closes a connection without a session after ten seconds
 	fires("too many connections", rule("too many connections"), func() {
 		for range 310 {
 			open = append(open, must.Get(wire.Open(lead.Client))(t))

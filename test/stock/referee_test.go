@@ -27,8 +27,8 @@ import (
 //	cut                      drop the relay's connections
 //	refuse MS                drop them and accept none for that long
 //
-// and is answered "ok" or "violation …". A connection that ends while inside
-// has left: its process is gone or about to be.
+// and is answered "ok" or "violation …". A contender whose connection ends inside a critical section has left
+// it, because its process has ended or is about to end.
 type referee struct {
 	l net.Listener
 

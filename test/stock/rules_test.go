@@ -56,8 +56,9 @@ type asked struct {
 	version                   int64
 }
 
-// answered holds the answers to such a request: to those of any client, and to those of the super user. Each
-// is the error, or the members without the first three, whose addresses differ between the ensembles.
+// answered holds the answers to one request to reconfigure: sent by any client, and sent by the super user.
+// An answer is the error, or the members except the first three, whose addresses differ between the
+// ensembles.
 type answered struct{ anybody, super string }
 
 // TestReconfigAsZooKeeper sends the same requests to a ZooKeeper ensemble and to a cluster of zlockd, one
@@ -116,7 +117,7 @@ func TestReconfigAsZooKeeper(t *testing.T) {
 	}
 }
 
-// reconfigurer returns a client with an identity.
+// reconfigurer() returns a function that sends a request as the client `who`, and returns the answer.
 func reconfigurer(t *testing.T, e *cluster.Ensemble, who string) func(asked) string {
 	t.Helper()
 	c, _, err := zk.Connect(strings.Split(e.Addrs(), ","), 30*time.Second,

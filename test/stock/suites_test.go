@@ -50,7 +50,7 @@ type suite struct {
 }
 
 // run() turns the tests of the suite into subtests. The clients' tests wait only for seconds, and their
-// session timeouts are as short, but a busy machine can be slower. So run repeats a failed test at most
+// session timeouts are as short, but a busy machine can be slower. So run() repeats a failed test at most
 // twice.
 func (s suite) run(t *testing.T) {
 	t.Helper()

@@ -25,8 +25,8 @@ type step struct {
 	out, err []string
 }
 
-// readTranscript reads a file with lines of the forms ">>> command", "out| text" and "err| text". Before that
-// it replaces the given words.
+// readTranscript reads a file with lines of the forms ">>> command", "out| text" and "err| text". It first
+// replaces words in the file, as `replace` says.
 func readTranscript(t *testing.T, file string, replace *strings.Replacer) []step {
 	t.Helper()
 	b := must.Get(os.ReadFile(file))(t)
@@ -140,7 +140,7 @@ type comparison struct {
 	exactZxids bool
 	anyLength  bool       // dataLength may differ
 	zxids      [][2]int64 // pairs of a recorded and a seen zxid, both in the same order
-	versions   [][2]int64 // the same for versions of the configuration, which are zxids in a ZooKeeper
+	versions   [][2]int64 // pairs of versions of the configuration, which are zxids in a ZooKeeper
 }
 
 var (
@@ -159,7 +159,7 @@ func (c *comparison) differ(want, got step) string {
 	}
 	wantOut, wantEvents := splitEvents(want.out)
 	gotOut, gotEvents := splitEvents(got.out)
-	if want.cmd == "whoami" { // identities are a set
+	if want.cmd == "whoami" { // the order of identities does not matter
 		slices.Sort(wantOut)
 		slices.Sort(gotOut)
 	}

@@ -48,7 +48,7 @@ var differences = []difference{
 	},
 }
 
-// permit() replaces, in the steps of a transcript, what `differences` says of zlockd.
+// permit() changes the steps of a transcript to what `differences` expects of zlockd.
 func permit(t *testing.T, script string, steps []step, words *strings.Replacer) {
 	for _, d := range differences {
 		if d.script != script {
@@ -82,7 +82,7 @@ func replay(t *testing.T, g target, script string, replace ...string) {
 	words := strings.NewReplacer(append([]string{"{server}", g.String()}, replace...)...)
 	steps := readTranscript(t, "testdata/zkcli/"+script+".txt", words)
 	real := g.kind == cluster.ZooKeeper
-	// The length of /zookeeper/config depends on the digits of its version.
+	// The length of /zookeeper/config depends on how many digits its version has.
 	cmp := comparison{exactZxids: real && script != "ensemble", anyLength: !real && script == "ensemble"}
 	if !real {
 		permit(t, script, steps, words)
@@ -147,7 +147,7 @@ func TestZkCliOneShot(t *testing.T) {
 	for _, c := range []struct {
 		args      string
 		status    int
-		out, errs string // one line of out; the last line of errs
+		out, errs string // a line that stdout must have; the last line of stderr
 	}{
 		{"ls /", 0, "[zookeeper]", ""},
 		{"create /oneshot x", 0, "", "Created /oneshot"},
@@ -169,7 +169,7 @@ func TestZkCliOneShot(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		// The client's own thread prints its event before or after the answer.
+		// Another thread of the client prints the event, before or after the answer.
 		lines := strings.Split(string(out), "\n")
 		if status != c.status || c.out != "" && !slices.Contains(lines, c.out) || c.errs != "" &&
 			lastLine(errs.String()) != c.errs {
@@ -190,7 +190,7 @@ func lastLine(s string) string {
 	return last
 }
 
-// TestZkCliEnsemble replays against three servers, with reconfig.
+// TestZkCliEnsemble replays a transcript against three servers, with reconfig.
 func TestZkCliEnsemble(t *testing.T) {
 	t.Parallel()
 	o := cluster.Options{

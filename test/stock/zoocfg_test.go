@@ -13,7 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The test compares the table of how zlockd reads a zoo.cfg with the answers of ZooKeeper's own classes.
+// The tests of zlockd's settings have a table that says how lines of a zoo.cfg are read. ZooKeeper's own
+// classes must read them in the same way.
 func TestTableOfZooKeysIsZooKeepers(t *testing.T) {
 	cmd := javaDriver(t, "ZooCfg")
 	var rows [][]string

@@ -8,9 +8,9 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// do sends a request and reads the record of its reply with read(). If read() is nil, the reply has no
-// record. A code other than OK becomes an error. A record that read() does not understand, or does not read
-// to its end, is an error, too.
+// do() sends a request and reads the record of its reply with read(). If `read` is nil, the reply has no
+// record. A code other than OK becomes an error. It is also an error if read() does not understand the
+// record, or does not read it to its end.
 func (c *Conn) do(op jute.OpCode, body []byte, read func(d *jute.Decoder)) error {
 	f, err := c.Call(op, body)
 	switch {

@@ -88,7 +88,7 @@ func NewSession(timeout int32) jute.ConnectRequest {
 	return jute.ConnectRequest{Timeout: timeout, Password: make([]byte, jute.PasswordSize), HasReadOnly: true}
 }
 
-// Attach returns the request to resume session s, having seen zxid.
+// Attach returns the request to resume session s, for a client that has seen zxid.
 func Attach(s Session, zxid int64) jute.ConnectRequest {
 	return jute.ConnectRequest{
 		LastZxidSeen: zxid, Timeout: s.Timeout, SessionID: s.ID, Password: s.Password, HasReadOnly: true,
@@ -116,7 +116,7 @@ func (c *Conn) Connect(r jute.ConnectRequest) error {
 	return c.ConnectRaw(AppendConnectRequest(nil, r))
 }
 
-// ConnectRaw is Connect with the request as a frame.
+// ConnectRaw does the same as Connect, with a request that is already a frame.
 func (c *Conn) ConnectRaw(frame []byte) error {
 	if err := c.WriteRaw(frame); err != nil {
 		return err

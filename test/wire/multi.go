@@ -17,11 +17,11 @@ type Result struct {
 	Stat     jute.Stat    // zero if this type of result has none
 }
 
-// Multi runs operations as one. The error is about the request as a whole; a
-// failed operation shows in its Result.
+// Multi runs operations as one transaction. The error is about the request as a whole; a failed operation
+// shows in its Result.
 func (c *Conn) Multi(ops ...Op) ([]Result, error) { return c.multi(jute.OpMulti, ops) }
 
-// MultiRead runs several reads as one.
+// MultiRead runs several reads as one request.
 func (c *Conn) MultiRead(ops ...Op) ([]Result, error) { return c.multi(jute.OpMultiRead, ops) }
 
 func (c *Conn) multi(op jute.OpCode, ops []Op) (results []Result, err error) {

@@ -8,11 +8,10 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Pipe is a client for load: the caller appends requests, writes them at once and reads the
-// replies in order. It has no table of requests and copies only what it must. So the client's
-// share of a small machine stays small, and is the same for every measured server. Ping keeps
-// an idle session alive. One goroutine may append and write requests while another calls Next;
-// Pipe is not safe for further concurrent use.
+// Pipe is a client for load: the caller appends requests, writes them together and reads the replies in
+// order. It has no table of requests and copies only what it must. So the client's share of a small machine
+// stays small, and is the same for every measured server. Ping keeps an idle session alive. One goroutine may
+// append and write requests while another calls Next; Pipe is not safe for further concurrent use.
 type Pipe struct {
 	Session Session
 	Zxid    int64 // newest zxid in a reply
@@ -47,7 +46,7 @@ func AttachPipe(addr string, s Session, zxid int64) (*Pipe, error) {
 	return &Pipe{Session: c.Session, Zxid: zxid, c: c, in: make([]byte, 4096)}, nil
 }
 
-// append appends a request. The record uses the memory of c.record.
+// append() appends a request. The record uses the memory of c.record.
 func (c *Pipe) append(op jute.OpCode, record Body) {
 	c.record = record[:0]
 	c.c.xid++
@@ -120,7 +119,7 @@ func (c *Pipe) Next() (Frame, error) {
 	}
 }
 
-// frame returns the next frame without its prefix.
+// frame() returns the next frame without its prefix.
 func (c *Pipe) frame() ([]byte, error) {
 	for !c.Ready() {
 		copy(c.in, c.in[c.r:c.w])

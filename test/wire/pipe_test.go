@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// serve answers a handshake, and then sends the given bytes in pieces of n.
+// serve() answers a handshake, and then sends the given bytes in pieces of n bytes.
 func serve(t *testing.T, n int, frames []byte) string {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

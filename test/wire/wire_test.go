@@ -19,7 +19,7 @@ func TestZlockd(t *testing.T) {
 	tryAll(t, func(t *testing.T) string { return zlocktest.Start(t).Addr })
 }
 
-// tryAll calls the methods, each time on a server of its own.
+// tryAll runs each test of the methods on a server of its own.
 func tryAll(t *testing.T, start func(*testing.T) string) {
 	for name, try := range map[string]func(*testing.T, string){
 		"calls decode": callsDecode, "multi results decode": multiResultsDecode, "drop and attach": dropAndAttach,

@@ -20,7 +20,7 @@ type Link struct {
 	conns []net.Conn
 }
 
-// Link returns a new path to the server that nothing else uses.
+// Link returns a new path to the server. Nothing else uses this path.
 func (s *Server) Link() *Link { return &Link{s: s} }
 
 // Cut breaks the link's connections and lets no new ones through, until Mend is called. A client that stays
@@ -42,7 +42,7 @@ func (l *Link) Mend() {
 	l.cut = false
 }
 
-// Dial is Server.Dial over this link.
+// Dial connects over this link, as Server.Dial does without a link.
 func (l *Link) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	l.mu.Lock()
 	cut := l.cut
@@ -64,7 +64,7 @@ func (l *Link) Dial(network, addr string, timeout time.Duration) (net.Conn, erro
 	return c, nil
 }
 
-// Connect is Server.Connect over this link.
+// Connect returns a client that uses this link, as Server.Connect does without a link.
 func (l *Link) Connect() *zk.Conn {
 	t := l.s.t
 	t.Helper()

@@ -95,7 +95,7 @@ func (c Config) Start(t testing.TB) *Server {
 // Close ends it. Later failures panic.
 func Open() *Server { return Config{}.Open() }
 
-// Open is Start without a test; see Open.
+// Open runs a server without a test, as the function Open does.
 func (c Config) Open() *Server { return c.server(panicker{}) }
 
 func (c Config) server(t failer) *Server {
@@ -111,7 +111,7 @@ func (c Config) server(t failer) *Server {
 	return s
 }
 
-// start runs the server at s.Addr.
+// start() runs the server at s.Addr.
 func (s *Server) start() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -145,8 +145,7 @@ func (s *Server) listen(addr string) (net.Listener, error) {
 	return s.listener, nil
 }
 
-// Close closes the clients that Connect made, and stops the server. The end of the test calls
-// it.
+// Close closes the clients that Connect made, and stops the server. The end of the test calls Close.
 func (s *Server) Close() {
 	s.mu.Lock()
 	clients := s.clients

@@ -53,7 +53,7 @@ func TestDisconnectKeepsTheSession(t *testing.T) {
 	expect.Equal(t, c.SessionID(), id, "the session was lost")
 }
 
-// retry repeats a read while the client has no connection.
+// retry() repeats a read while the client has no connection.
 func retry(get func(string) ([]byte, *zk.Stat, error), path string) (data []byte, st *zk.Stat, err error) {
 	for range 500 {
 		data, st, err = get(path)

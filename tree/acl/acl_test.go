@@ -95,7 +95,7 @@ func TestFix(t *testing.T) {
 		name string
 		acl  []jute.ACL
 		ids  []jute.ID
-		want []jute.ACL // nil: INVALIDACL
+		want []jute.ACL // nil: Fix answers INVALIDACL
 	}{
 		{"null", nil, nil, nil},
 		{"empty", []jute.ACL{}, nil, nil},
@@ -202,7 +202,7 @@ func TestFixHoldsItsLimits(t *testing.T) {
 	if got, code := acl.Fix(list[:31], ids, false); code != jute.OK || len(got) != 31*32 {
 		t.Error(len(got), code)
 	}
-	// An expansion that just fits, and one entry after it.
+	// An expansion to the longest list that is allowed, and to a list with one entry more.
 	list = list[:0]
 	for i := range 40 {
 		list = append(list, entry(int32(i), "auth", ""))
@@ -216,8 +216,8 @@ func TestFixHoldsItsLimits(t *testing.T) {
 	}
 }
 
-// An ACL gives the same answer as a check of its entries one by one, however many entries the ACL and
-// identities the client has.
+// An ACL gives the same answer as a check of its entries one by one, however many entries it has and however
+// many identities the client has.
 func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 	race.Alone(t)
 	rng := rand.New(rand.NewPCG(1, 2))

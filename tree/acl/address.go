@@ -15,7 +15,7 @@ type addrRange struct {
 	outer       int   // index of the range around this range; -1: no range is around it
 }
 
-// nest sorts the ranges and links each range to the range around it.
+// nest() sorts the ranges and links each range to the range around it.
 func (a *Set) nest() {
 	slices.SortFunc(a.ranges, func(x, y addrRange) int {
 		return cmp.Or(cmp.Compare(x.first, y.first), cmp.Compare(y.last, x.last))
@@ -39,7 +39,7 @@ func (a *Set) nest() {
 	a.ranges = list
 }
 
-// address returns the permissions of the client at an address. As in the reference only IPv4 can
+// address() returns the permissions of the client at an address. As in ZooKeeper, only IPv4 addresses can
 // match; an IPv4 address mapped into IPv6 counts as IPv4.
 func (a *Set) address(s string) int32 {
 	if len(a.ranges) == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Super passes every check. A server uses it to read and change nodes on its own account; a client that is
-// the super user has it in addition to its other identities.
+// Super passes every check. A server uses it to read and change nodes on its own account. A client that is
+// the super user has Super besides its other identities.
 var Super = []jute.ID{{Scheme: schemeSuper}}
 
 // DigestID returns the identity that the credentials "user:password" prove in the digest scheme.
@@ -24,7 +24,7 @@ func DigestID(credentials string) jute.ID {
 // thousands of times.
 type Asker struct {
 	last  *Set
-	perms int32          // what the ACL in the field last grants
+	perms int32          // what the ACL in `last` grants
 	known map[*Set]int32 // only for clients with many identities
 }
 

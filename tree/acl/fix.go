@@ -70,8 +70,8 @@ func validEntry(a *jute.ACL, ids []jute.ID) bool {
 		_, ok := parseRange(a.ID.ID)
 		return ok
 	case schemeSASL, schemeX509:
-		// Such an entry is valid if the scheme is configured. The scheme is configured if a client could prove an
-		// identity of the scheme. All servers decide in the same way.
+		// A sasl or x509 entry is valid if the scheme is configured. The client's identity of this scheme
+		// shows that it is. All servers decide in the same way.
 		return hasScheme(ids, a.Scheme)
 	}
 	return false

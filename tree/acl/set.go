@@ -23,7 +23,7 @@ const (
 // that a permission check costs next to nothing, however many entries it has. It never changes: an
 // event or a snapshot may keep it.
 type Set struct {
-	list []jute.ACL // the strings of the list are parts of key
+	list []jute.ACL // the strings of the list are parts of `key`
 	key  string     // the encoded list
 	refs int        // number of nodes with this ACL; at 0 the table drops the ACL
 	sum  uint64     // hash of key, for the digest of the tree
@@ -41,7 +41,7 @@ type Set struct {
 // New returns the ACL with the given entries.
 func New(list []jute.ACL) *Set { return parse(string(jute.AppendACL(nil, list))) }
 
-// parse returns the ACL of a well-formed encoded list.
+// parse() returns the ACL of a well-formed encoded list.
 func parse(key string) *Set {
 	d := jute.NewDecoder(unsafe.Slice(unsafe.StringData(key), len(key)))
 	list, _ := d.ACL()

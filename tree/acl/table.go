@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Table finds the ACL of an encoded list. A key may be long, so each ACL stores the hash of its key.
+// Table finds the ACL of an encoded list, its key. A key may be long, so each ACL stores the hash of its key.
 type Table struct {
 	seed maphash.Seed
 	by   map[uint64][]*Set // the ACLs for each hash of a key, almost always only one
@@ -21,7 +21,7 @@ func NewTable() Table { return Table{seed: maphash.MakeSeed(), by: map[uint64][]
 // Len returns how many ACLs there are.
 func (t *Table) Len() int { return t.n }
 
-// Bytes returns how long their keys are in total.
+// Bytes returns how long the keys of all ACLs are in total.
 func (t *Table) Bytes() int64 { return t.size }
 
 // Each calls f for every ACL, in no particular order.
@@ -70,7 +70,7 @@ func (t *Table) Release(a *Set) {
 	}
 }
 
-// prune drops each ACL with this hash that no node has.
+// prune() drops each ACL with this hash that no node has.
 func (t *Table) prune(hash uint64) {
 	kept := slices.DeleteFunc(t.by[hash], func(a *Set) bool {
 		if a.listed = a.refs > 0; !a.listed {

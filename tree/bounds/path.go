@@ -15,7 +15,7 @@ func ShortPath(path string) bool {
 	return len(path) <= MaxPath && strings.Count(path, "/") <= MaxDepth
 }
 
-// WellFormed is ValidPath without MaxPath and MaxDepth.
+// WellFormed makes the checks of ValidPath, except those for MaxPath and MaxDepth.
 func WellFormed(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
@@ -50,8 +50,8 @@ func WellFormed(path string) bool {
 
 func validName(name string) bool { return name != "" && name != "." && name != ".." }
 
-// validRune judges characters beyond ASCII. The reference looks at UTF-16 units and refuses surrogates, and
-// so every character outside the basic plane. Bad UTF-8 decodes to U+FFFD, which is refused as well.
+// validRune judges characters beyond ASCII. ZooKeeper looks at UTF-16 units and refuses surrogates, and so
+// every character outside the basic plane. Bad UTF-8 decodes to U+FFFD, which is refused as well.
 func validRune(r rune) bool {
 	return r > 0x9f && r < 0xd800 || r > 0xf8ff && r < 0xfff0
 }

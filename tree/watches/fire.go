@@ -13,9 +13,9 @@ func (w *Table[W]) Fire(e jute.EventType, path string, tell func(W)) {
 	w.FireAt(e, path, tell, func(p uint32) { w.fire(w.paths.at(p).deep, recursiveMode, tell) })
 }
 
-// FireAt is Fire for the connections that watch the path of the event itself. For each higher path that has
-// Recursive watches, FireAt calls above() with the number of the path. The caller can then list the
-// connections of such a path by Deep, once for many events.
+// FireAt does what Fire does, but only for the connections that watch the path of the event itself. For each
+// higher path that has Recursive watches, FireAt calls above() with the number of the path. The caller can
+// then list the connections of such a path with Deep, once for many events.
 func (w *Table[W]) FireAt(e jute.EventType, path string, tell func(W), above func(path uint32)) {
 	var match modes
 	switch e {
@@ -28,7 +28,7 @@ func (w *Table[W]) FireAt(e jute.EventType, path string, tell func(W), above fun
 	}
 	w.turn++
 	if p, ok := w.byPath.m[path]; ok {
-		deep := w.paths.at(p).deep // read deep first: the path may be removed with its last plain record
+		deep := w.paths.at(p).deep // read `deep` first: the path may be removed with its last plain record
 		w.fire(w.paths.at(p).plain, match, tell)
 		w.fire(deep, match, tell)
 		if idx, ok := w.big[p]; ok {
@@ -77,8 +77,8 @@ func (w *Table[W]) fire(first uint32, match modes, tell func(W)) {
 			}
 			if left := rec.modes &^ (match & oneShot); left != rec.modes {
 				if left == 0 && w.paths.at(rec.path).status == pathIndexed {
-					// Remove it from `big` later: if all connections at the path are told, the whole index is removed at
-					// once.
+					// Remove the connection from `big` later: if all connections at the path are told, the
+					// whole index is removed at once.
 					w.gone = append(w.gone, rec.conn)
 				}
 				w.set(r, left)

@@ -30,7 +30,7 @@ func (n *naiveWatches) add(conn, path string, k Kind) {
 	}
 }
 
-// trigger notifies the watches of a registry, except the connections already told.
+// trigger() notifies the watches of a registry, except the connections already told.
 func trigger(registry map[naivePair]modes, path string, below bool, told map[string]bool) {
 	for p, m := range registry {
 		covered := m&recursiveMode != 0 && below && (p.path == path || p.path == "/" || p.path != "" &&
@@ -94,7 +94,7 @@ func (n *naiveWatches) count(conn string) (c int) {
 	return c
 }
 
-// bytes returns the size of a connection's records: one for each path, whatever it watches there.
+// bytes() returns the size of a connection's records: one for each path, whatever it watches there.
 func (n *naiveWatches) bytes(conn string) (b int) {
 	paths := map[string]bool{}
 	for _, registry := range []map[naivePair]modes{n.data, n.child} {
@@ -250,7 +250,7 @@ func checkWatches[W cmp.Ordered](t *testing.T, w *Table[W]) {
 		}
 	}
 	if len(w.dead) > 0 {
-		own = records // records of dropped connections are in no ring above
+		own = records // the rings above have no records of dropped connections
 	}
 	if records != own || records != w.records.used || w.paths.used != len(w.byPath.m) ||
 		w.conns.used != len(w.byConn.m)+len(w.dead) || bytes != w.pathBytes ||

@@ -60,8 +60,8 @@ func Known(watcherType int32) bool { return watcherModes(watcherType) != 0 }
 // in a list of its connection. So the cost of firing, of removing and of the end of a connection depends only
 // on the watches concerned, not on the number of others.
 //
-// Table is not safe for concurrent use, and nothing given to its methods as
-// a callback may call it.
+// Table is not safe for concurrent use. The functions that are passed to its methods must not call its
+// methods.
 type Table[W comparable] struct {
 	byPath    shrinkMap[string]
 	byConn    shrinkMap[W]
@@ -94,8 +94,8 @@ type watch struct {
 // watchedPath is a path with watches. A million of them may exist.
 type watchedPath struct {
 	path   string
-	plain  uint32 // ring of records that do not see changes below this path
-	deep   uint32 // ring of records that see changes below this path
+	plain  uint32 // ring of records that do not see changes below this path: its first record
+	deep   uint32 // ring of records that see changes below this path: its first record
 	data   uint32 // number of records in the data registry
 	status uint32 // 0: the item is not in use
 }
@@ -112,7 +112,7 @@ const indexAbove = 8
 // watcher is a connection that waits for something.
 type watcher[W any] struct {
 	conn        W
-	first       uint32 // ring of its records
+	first       uint32 // the first record in the ring of the connection's records
 	data, child int    // how many of its pairs are in each registry
 	bytes       int    // memory of its records, as if no path were shared
 	told        uint64 // the turn in which the connection was last told something
@@ -153,7 +153,7 @@ func (w *Table[W]) set(r uint32, now modes) {
 	}
 }
 
-// count updates the numbers of pairs, paths and connections in each registry.
+// count() updates the numbers of pairs, paths and connections in each registry.
 func (w *Table[W]) count(rec *watch, was, now modes) {
 	data := in(now, dataRegistry) - in(was, dataRegistry)
 	child := in(now, childRegistry) - in(was, childRegistry)
@@ -182,7 +182,7 @@ func in(m, registry modes) int {
 	return 0
 }
 
-// ring returns the head of the ring that a record with these modes belongs to.
+// ring() returns the head of the ring that a record with these modes belongs to.
 func (p *watchedPath) ring(m modes) *uint32 {
 	if m&recursiveMode != 0 {
 		return &p.deep
@@ -199,7 +199,7 @@ const (
 // link is a record's place in a ring: its neighbours, or the record itself if it is alone.
 type link struct{ prev, next uint32 }
 
-// join puts r at the end of the ring that begins at `head`.
+// join() puts r at the end of the ring that begins at `head`.
 func (w *Table[W]) join(head *uint32, ring int, r uint32) {
 	place := &w.records.at(r).in[ring]
 	if *head == 0 {
@@ -212,7 +212,7 @@ func (w *Table[W]) join(head *uint32, ring int, r uint32) {
 	first.prev = r
 }
 
-// leave takes r out of the ring that begins at `head`.
+// leave() takes r out of the ring that begins at `head`.
 func (w *Table[W]) leave(head *uint32, ring int, r uint32) {
 	place := w.records.at(r).in[ring]
 	if place.next == r {
@@ -288,7 +288,7 @@ func (w *Table[W]) forgetPath(p uint32) {
 // A Persistent watch counts twice.
 func (w *Table[W]) Count() int { return w.data + w.child }
 
-// Of returns the part of Count that is conn's, and about how much memory its watches would take if
+// Of returns the part of Count that belongs to conn, and about how much memory conn's watches would take if
 // no other connection had any.
 func (w *Table[W]) Of(conn W) (count, bytes int) {
 	id, ok := w.byConn.m[conn]
@@ -299,8 +299,8 @@ func (w *Table[W]) Of(conn W) (count, bytes int) {
 	return c.data + c.child, c.bytes
 }
 
-// Summary returns how many connections and paths the data registry has, and
-// how many pairs of them.
+// Summary returns how many connections and how many paths the data registry has, and how many pairs of a
+// connection and a path.
 func (w *Table[W]) Summary() (conns, paths, pairs int) {
 	return w.dataConns, w.dataPaths, w.data
 }

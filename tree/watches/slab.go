@@ -18,7 +18,7 @@ type chunk[T any] struct {
 	n     int              // number of items in free
 }
 
-// get returns a new item, which is zero.
+// get() returns a new item, which is zero.
 func (s *slab[T]) get() uint32 {
 	if len(s.open) == 0 {
 		s.open = append(s.open, uint32(len(s.chunks)))
@@ -45,7 +45,7 @@ func (s *slab[T]) get() uint32 {
 	return at*chunkSize + uint32(c.free[c.n])
 }
 
-// put takes an item back.
+// put() takes an item back.
 func (s *slab[T]) put(id uint32) {
 	at := id / chunkSize
 	c := s.chunks[at]
@@ -68,7 +68,7 @@ func (s *slab[T]) put(id uint32) {
 	}
 }
 
-// release gives a chunk back if none of its items is in use.
+// release() gives a chunk back if none of its items is in use.
 func (s *slab[T]) release(at uint32) {
 	full := chunkSize
 	if at == 0 {
@@ -82,10 +82,10 @@ func (s *slab[T]) release(at uint32) {
 // at() returns the item. The pointer is good until the item is put back.
 func (s *slab[T]) at(id uint32) *T { return &s.chunks[id/chunkSize].items[id%chunkSize] }
 
-// end returns a number above that of every item in use.
+// end() returns a number above that of every item in use.
 func (s *slab[T]) end() uint32 { return uint32(len(s.chunks)) * chunkSize }
 
-// peek returns the item if its chunk is there. The item may be out of use and
+// peek() returns the item if its chunk is there. The item may be out of use and
 // is then zero.
 func (s *slab[T]) peek(id uint32) *T {
 	c := s.chunks[id/chunkSize]

@@ -37,7 +37,7 @@ func (w *Table[W]) Add(conn W, path string, k Kind) {
 	w.set(r, w.records.at(r).modes|modes(1<<k))
 }
 
-// find returns the record of connection c at path p, and how many records it compared. r is 0 if c does not
+// find() returns the record of connection c at path p, and how many records it compared. r is 0 if c does not
 // watch p.
 func (w *Table[W]) find(c, p uint32) (r uint32, n int) {
 	path := w.paths.at(p)
@@ -50,9 +50,9 @@ func (w *Table[W]) find(c, p uint32) (r uint32, n int) {
 	return r, n
 }
 
-// index() adds the new record r to the map `big` if the map has the path of r. If the map lacks this path,
-// but the path has at least indexAbove other records, index() first adds the path to the map. n is the number
-// of the other records.
+// index() adds the new record r to the map `big` if `big` has the path of r. If `big` lacks the path, but the
+// path has at least indexAbove other records, index() first adds the path to `big`. n is the number of the
+// other records.
 func (w *Table[W]) index(r uint32, n int) {
 	rec := w.records.at(r)
 	path := w.paths.at(rec.path)
@@ -70,7 +70,7 @@ func (w *Table[W]) index(r uint32, n int) {
 	w.big[rec.path][rec.conn] = r
 }
 
-// Remove ends the watches of conn at path that watcherType names. It reports whether there were any.
+// Remove ends the watches of type watcherType that conn has at path. It reports whether there were any.
 func (w *Table[W]) Remove(conn W, path string, watcherType int32) bool {
 	r := w.lookup(conn, path)
 	if r == 0 {
@@ -149,8 +149,8 @@ func (w *Table[W]) Sweep(max int) (more bool) {
 	return false
 }
 
-// WatchersAt calls f for the connections that watch exactly this path, in the order in which they began, but
-// for at most `most` of them.
+// WatchersAt calls f for at most `most` connections that watch exactly this path, in the order in which they
+// began to watch.
 func (w *Table[W]) WatchersAt(path string, most int, f func(W)) {
 	p, ok := w.byPath.m[path]
 	if !ok {

@@ -293,7 +293,7 @@ func TestCountsFollowZooKeeper(t *testing.T) {
 	w.Add("a", "/x", Data)
 	w.Add("a", "/x", Persistent) // one pair in each registry
 	w.Add("a", "/y", Recursive)  // one pair
-	w.Add("b", "/x", Child)      // a single watch, not a data watch
+	w.Add("b", "/x", Child)      // one pair, only in the child registry
 	expect.Equal(t, w.Count(), 4,
 		"Count %d, of a %d, of b %d: w.Count()", w.Count(), held(w, "a"), held(w, "b"))
 	expect.Equal(t, held(w, "a"), 3,

@@ -19,7 +19,7 @@ func (e *GapError) Error() string {
 		e.Last)
 }
 
-// follows reports whether no transaction is missing between two zxids. Zxids count up by one, and begin at
+// follows() reports whether no transaction is missing between two zxids. Zxids count up by one, and begin at
 // one in every epoch.
 func follows(last, next int64) bool {
 	if next>>32 == last>>32 {

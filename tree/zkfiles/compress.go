@@ -85,7 +85,7 @@ func (s *snappyReader) next() error {
 	return err
 }
 
-// unsnap decompresses one block: the length of the result, then literals and copies of earlier
+// unsnap() decompresses one block: the length of the result, then literals and copies of earlier
 // bytes.
 func unsnap(out, b []byte) ([]byte, error) {
 	want, n := binary.Uvarint(b)
@@ -95,7 +95,7 @@ func unsnap(out, b []byte) ([]byte, error) {
 	for b = b[n:]; len(b) > 0; {
 		tag := b[0]
 		kind, length := tag&3, int(tag>>2)+1
-		extra := [...]int{0, 1, 2, 4}[kind] // bytes of a copy's distance
+		extra := [...]int{0, 1, 2, 4}[kind] // how many bytes hold the distance of a copy
 		if kind == 0 && length > 60 {
 			extra = length - 60
 		}

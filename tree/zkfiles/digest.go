@@ -18,7 +18,7 @@ type Digest struct {
 // digestVersion is the only version of digests that a release of ZooKeeper has used.
 const digestVersion = 2
 
-// digest returns a node's part of the digest of the tree. The tree's digest is the sum of all parts. Nodes
+// digest() returns a node's part of the digest of the tree. The tree's digest is the sum of all parts. Nodes
 // below /zookeeper have no part, because ZooKeeper updates the counts of quotas in place.
 func digest(path string, n *tree.Info) uint64 {
 	switch {
@@ -43,7 +43,7 @@ func odd(path string) int {
 	return 0
 }
 
-// compare returns an error if the digest differs from the digest that ZooKeeper had at this zxid.
+// compare() returns an error if the digest differs from the digest that ZooKeeper had at this zxid.
 func (t *Tree) compare() error {
 	e := t.expected
 	if e == nil || e.Zxid > t.Zxid {

@@ -98,9 +98,9 @@ func (r *LogReader) next() (*Txn, error) {
 	return t, nil
 }
 
-// holdsEntries tells a damaged length from an unfinished entry. According to its length, b should be one
-// record with the given checksum. The length is damaged if b holds the whole record, or whole entries after
-// the record.
+// holdsEntries tells a damaged length from an unfinished entry. According to the length in the file, b should
+// be one record with the given checksum. The length is damaged if b holds the whole record, or whole entries
+// after the record.
 func holdsEntries(b []byte, sum int64) bool {
 	b = bytes.TrimRight(b, "\x00")
 	if last := len(b) - 1; last >= 0 && b[last] == endOfRecord && int64(adler32.Checksum(b[:last])) == sum {
@@ -117,7 +117,8 @@ func holdsEntries(b []byte, sum int64) bool {
 	return false
 }
 
-// restOr handles an entry without a length: only zeros may follow it.
+// restOr returns the error for an entry without a length. Only zeros may follow the entry. If its checksum is
+// 0, too (`zeros`), the log ends here; otherwise the entry is torn.
 func (r *LogReader) restOr(zeros bool) error {
 	switch {
 	case !r.onlyZeros():
@@ -128,7 +129,7 @@ func (r *LogReader) restOr(zeros bool) error {
 	return io.EOF
 }
 
-// onlyZeros reads to the end of the file.
+// onlyZeros reports whether all bytes up to the end of the file are zeros.
 func (r *LogReader) onlyZeros() bool {
 	var b [4096]byte
 	for {

@@ -65,7 +65,7 @@ func SetOwner(i *tree.Info, stored int64) (known bool) {
 	return true
 }
 
-// owner encodes what SetOwner decodes.
+// owner() encodes what SetOwner decodes.
 func owner(i *tree.Info) int64 {
 	switch i.Kind {
 	case tree.ContainerNode:

@@ -14,7 +14,7 @@ type SnapshotReader struct {
 	DBID     int64
 	Sessions map[int64]int32 // timeouts in ms, by id
 
-	// Known only after Next has returned io.EOF. A field is zero if the snapshot lacks it.
+	// These fields are known only after Next has returned io.EOF. A field is zero if the snapshot lacks it.
 	Digest   *Digest
 	LastZxid int64 // zxid of the newest change in it; only in releases from 3.9 on
 
@@ -43,7 +43,7 @@ func NewSnapshotReader(r io.Reader) (*SnapshotReader, error) {
 	return sr, s.err
 }
 
-// count reads the number of items that follow.
+// count() reads the number of items that follow.
 func (r *SnapshotReader) count() int32 {
 	n := r.s.int()
 	if n < 0 && r.s.err == nil {
@@ -53,7 +53,7 @@ func (r *SnapshotReader) count() int32 {
 	return n
 }
 
-// acl reads a list.
+// acl() reads the entries of one ACL.
 func (r *SnapshotReader) acl() []jute.ACL {
 	var list []jute.ACL
 	for n := r.count(); n > 0 && r.s.err == nil; n-- {
@@ -64,8 +64,7 @@ func (r *SnapshotReader) acl() []jute.ACL {
 	return list
 }
 
-// openACL is the number of the list that allows every client everything. The file does not hold
-// that list.
+// openACL is the number of the ACL that allows every client everything. The file does not hold that ACL.
 const openACL = -1
 
 // Next returns the next node, parents before their children, the root with the path "/". At the end, if every
@@ -108,7 +107,7 @@ func (r *SnapshotReader) Next() (path string, n *tree.Info, err error) {
 	return path, n, nil
 }
 
-// finish reads the bytes after the nodes.
+// finish() reads the bytes after the nodes.
 func (r *SnapshotReader) finish() error {
 	if r.n == 0 {
 		r.s.fail(errors.New("it has no root"))
@@ -138,7 +137,7 @@ func (r *SnapshotReader) finish() error {
 	return io.EOF
 }
 
-// seal compares the checksum of everything so far.
+// seal() compares the checksum of all bytes so far with the checksum in the file.
 func (r *SnapshotReader) seal() {
 	sum, at := r.s.sum.Sum32(), r.s.off
 	got := r.s.long()
@@ -149,7 +148,7 @@ func (r *SnapshotReader) seal() {
 	}
 }
 
-// ACLs returns how many lists are in the file.
+// ACLs returns how many ACLs are in the file.
 func (r *SnapshotReader) ACLs() int { return len(r.acls) }
 
 // Offset returns how many bytes have been read.

@@ -53,7 +53,7 @@ func NewSnapshotWriter(w io.Writer, dbID int64, sessions map[int64]int32, acls [
 	return sw, sw.flush(0)
 }
 
-// flush writes the buffer if the buffer is longer than `least`.
+// flush() writes the buffer if the buffer is longer than `least`.
 func (w *SnapshotWriter) flush(least int) error {
 	if w.err != nil || len(w.buf) <= least {
 		return w.err

@@ -23,7 +23,7 @@ func newStream(r io.Reader) *stream {
 	return &stream{r: bufio.NewReaderSize(r, 256<<10), sum: adler32.New()}
 }
 
-// fail records an error at the next byte.
+// fail() records an error, with the offset of the next byte.
 func (s *stream) fail(err error) {
 	if s.err == nil {
 		s.err = &FormatError{s.off, err}
@@ -73,7 +73,7 @@ func (s *stream) some(n int) []byte {
 	return b
 }
 
-// bytes reads a buffer; null is nil.
+// bytes() reads a buffer; null is nil.
 func (s *stream) bytes() []byte {
 	n := s.int()
 	switch {

@@ -16,7 +16,7 @@ type Tree struct {
 	Sessions map[int64]int32 // timeouts in ms, by id
 	Zxid     int64           // zxid of the newest transaction in it
 
-	sum      uint64 // digest
+	sum      uint64 // the digest of the tree
 	odd      int    // nodes whose path is not ASCII
 	expected *Digest
 	exact    bool // the tree is exactly that of Zxid: no node has a later change
@@ -32,8 +32,8 @@ func NewTree() *Tree {
 
 func emptyTree() *Tree { return &Tree{Nodes: tree.NewMaker(), Sessions: map[int64]int32{}} }
 
-// builtins adds the nodes that exist without a create, if they are missing. Snapshots of releases before 3.5
-// have no /zookeeper/config.
+// builtins() adds the nodes that exist without a create, if they are missing. Snapshots of releases before
+// 3.5 have no /zookeeper/config.
 func (t *Tree) builtins() {
 	read := []jute.ACL{{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}}
 	for _, n := range []struct {
@@ -76,7 +76,8 @@ func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 			t.Zxid = r.Digest.Zxid
 		}
 	}
-	// Without a digest it is unknown how many changes after zxid some nodes already have.
+	// If the digest is of a later zxid, some nodes already have later changes. Without a digest this is not
+	// known.
 	t.exact = t.expected == nil || t.expected.Zxid <= t.Zxid
 	t.builtins()
 	err := t.compare()
@@ -107,7 +108,7 @@ func (t *Tree) Whole() bool {
 	return whole
 }
 
-// put makes a node.
+// put() makes a node.
 func (t *Tree) put(path string, n *tree.Info) error {
 	err := t.Nodes.Set(path, n)
 	if err == nil {

@@ -100,7 +100,7 @@ func decodeTxn(b []byte) (*Txn, error) {
 	return nil, errMore
 }
 
-// create reads the fields that all creates begin with.
+// create() reads the fields that all creates begin with.
 func (o *Op) create(d *jute.Decoder) {
 	o.Path, _ = d.String()
 	o.Data = d.Buffer()
@@ -157,7 +157,7 @@ func closePaths(d *jute.Decoder) []string {
 	return list
 }
 
-// encode returns the record.
+// encode() returns the transaction's record, as a log has it.
 func (t *Txn) encode() []byte {
 	b := jute.AppendLong(nil, t.Session)
 	b = jute.AppendInt(b, t.Cxid)

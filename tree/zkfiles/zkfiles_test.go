@@ -22,7 +22,7 @@ var (
 	parentOf = bounds.ParentPath // for functions with a variable named tree
 )
 
-// sample returns a log with each kind of transaction.
+// sample() returns a log with each kind of transaction.
 func sample() []*Txn {
 	acl := []jute.ACL{{Perms: 5, ID: jute.ID{Scheme: "digest", ID: "a:b"}},
 		{Perms: 1, ID: jute.ID{Scheme: "ip", ID: "10.0.0.0/8"}}}
@@ -162,7 +162,7 @@ func paths(t *Tree) (list []string) {
 	return list
 }
 
-// node returns the node at a path. It returns nil if there is no such node.
+// node() returns the node at a path. It returns nil if there is no such node.
 func node(t *Tree, path string) *tree.Info {
 	n, there := t.Nodes.Get(path)
 	if !there {
@@ -430,9 +430,9 @@ func TestUnsnap(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"\x00", ""},
 		{"\x0b\x28hello world", "hello world"},
-		{"\x0a\x00a\x22\x01\x00", "aaaaaaaaaa"},         // copies itself, from two bytes before
-		{"\x08\x08abc\x05\x03", "abcabcab"[:8]},         // one byte, length 5
-		{"\x08\x08abc\x13\x03\x00\x00\x00", "abcabcab"}, // four bytes
+		{"\x0a\x00a\x22\x01\x00", "aaaaaaaaaa"},         // a copy of itself; two bytes of distance
+		{"\x08\x08abc\x05\x03", "abcabcab"[:8]},         // a copy of 5 bytes; one byte of distance
+		{"\x08\x08abc\x13\x03\x00\x00\x00", "abcabcab"}, // a copy of 5 bytes; four bytes of distance
 		{"\x43\xf0\x3f" + string(bytes.Repeat([]byte("x"), 64)) + "\x08abc", string(bytes.Repeat([]byte("x"), 64)) +
 			"abc"},
 	} {

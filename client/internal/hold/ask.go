@@ -40,8 +40,8 @@ func (l *Lease) Check(ctx context.Context) error {
 	return l.Err()
 }
 
-// checkErr returns the error of a failed request for the lease. If the lease is over, it returns the reason
-// for that.
+// checkErr returns the error of a failed request for the lease. If the lease is over, it returns why the
+// lease is over.
 func (l *Lease) checkErr(ctx context.Context, err error) error {
 	if errors.Is(err, zk.ErrSessionExpired) {
 		l.h.lose(Expired) // the answer may arrive before the notice of the loss
@@ -100,7 +100,7 @@ func (l *Lease) Publish(ctx context.Context, value []byte) error {
 	defer end()
 	err := h.g.Epoch.Update(ctx, h.nodesNow()[0].Path, func(data []byte) ([]byte, error) {
 		if r, asked := recipe.RevocationIn(data); asked {
-			h.revoke(r) // the new value may replace the revocation
+			h.revoke(r) // deliver the revocation, because the new value may replace it
 		}
 		fresh := recipe.WithValue(data, value)
 		if bytes.Equal(data, fresh) {

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// replace records the mode and the node of the hold after an upgrade or a downgrade. If `token` is 0, the
+// replace() records the mode and the node of the hold after an upgrade or a downgrade. If `token` is 0, the
 // hold keeps its token.
 func (h *Hold) replace(mode fence.Mode, token fence.Token, unmark []zk.Op, path string) {
 	h.mu.Lock()
@@ -42,9 +42,9 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx, l)
 }
 
-// downgrade turns the write hold into a read hold, unless a lease other than l needs the write hold. It does
-// not end with ctx, because it must find out the outcome of a write whose reply is lost. A hold lost during
-// the change leaves no node behind. A release waits for the change.
+// downgrade() turns the write hold into a read hold, unless a lease other than l needs the write hold. It
+// does not end with ctx, because it must find out the outcome of a write whose reply is lost. A hold lost
+// during the change leaves no node behind. A release waits for the change.
 func (h *Hold) downgrade(ctx context.Context, l *Lease) error {
 	res := make(chan error, 1)
 	h.s.Keeper.Detached(func(bg context.Context) { res <- h.downgradeOnce(bg, l) })

@@ -54,7 +54,8 @@ func TestChangesOfAHold(t *testing.T) {
 	})
 }
 
-// A release waits for a change, because it must know the nodes.
+// A release waits for a change of the mode, because only after the change does the release know the hold's
+// nodes.
 func TestReleaseWaitsForAChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

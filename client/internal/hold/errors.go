@@ -71,9 +71,9 @@ type loss struct {
 	err error
 }
 
-// EndOf returns the error for a context that ended, as the caller of a lock sees it.
+// EndOf returns the error that the caller of a lock gets when ctx has ended.
 func EndOf(ctx context.Context) error {
-	if cause := context.Cause(ctx); errors.Is(cause, ErrNotAcquired) { // WithWait
+	if cause := context.Cause(ctx); errors.Is(cause, ErrNotAcquired) { // the time given by WithWait is over
 		return fmt.Errorf("%w: %w", cause, ctx.Err())
 	}
 	return session.CtxErr(ctx)

@@ -11,14 +11,16 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// unreachable returns the shared part of a client whose server does not answer, and a session of a day.
+// unreachable returns the shared part of a client whose server does not answer, and a session that lasts a
+// day.
 func unreachable(t *testing.T) (*Shared, *session.Epoch) {
 	k, e, end := session.Unreachable()
 	t.Cleanup(end)
 	return &Shared{Keeper: k, Cause: lossItself}, e
 }
 
-// withoutServer returns the shared part of a client that has no server, and a session of ten seconds.
+// withoutServer returns the shared part of a client that has no server, and a session with a timeout of ten
+// seconds.
 func withoutServer() (*Shared, *session.Epoch) {
 	k, e := session.Stub(session.Bubble(), 7, 10*time.Second, nil)
 	return &Shared{Keeper: k, Cause: lossItself}, e
@@ -32,8 +34,8 @@ func granted(e *session.Epoch, path string, mode fence.Mode, left *atomic.Int32)
 		Asked: time.Now(), Leave: func() { left.Add(1) }}
 }
 
-// heldWith grants a hold in a session of a day, on a client that never reaches a server. The counter `left`
-// says how often the hold has passed its turn on, which happens when its nodes end.
+// heldWith grants a hold in a session that lasts a day, on a client that never reaches a server. The counter
+// `left` says how often the hold has passed its turn on, which happens when its nodes end.
 func heldWith(t *testing.T, limits Limits) (h *Hold, l *Lease, left *atomic.Int32) {
 	s, e := unreachable(t)
 	left = new(atomic.Int32)

@@ -111,7 +111,7 @@ func (h *Hold) begin(ctx context.Context) (*Lease, error) {
 	return l, err
 }
 
-// enter adds the hold to its session, and makes its first lease.
+// enter() adds the hold to its session, and makes its first lease.
 func (h *Hold) enter(ctx context.Context) (*Lease, error) {
 	var err error
 	switch {
@@ -132,7 +132,7 @@ func (h *Hold) enter(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
-// tell reports an event of the hold. The caller holds h.mu, so that the grant is reported before the end.
+// tell() reports an event of the hold. The caller holds h.mu, so that the grant is reported before the end.
 func (h *Hold) tell(ev Event) {
 	if h.g.Tell != nil {
 		ev.Mode, ev.Token, ev.Node = h.mode, h.token, h.nodes[0].Path

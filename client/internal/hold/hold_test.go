@@ -116,8 +116,8 @@ func TestNodesStayForTheGrace(t *testing.T) {
 	}
 }
 
-// A lease ends for its user at the limit and at the deadline, even if no timer fires. Until returns that
-// time.
+// For its user a lease ends at its limit or its deadline, even if no timer fires. Until() returns the earlier
+// of these times.
 func TestLeaseEndsByTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -198,8 +198,8 @@ func TestSequencersOfAHold(t *testing.T) {
 	})
 }
 
-// The error of a failed release becomes the loss of the lease. If the lock is free despite the error, the
-// release has succeeded.
+// If a release fails because the node was removed, or because the session ended during the work, the lease
+// counts as lost. If the session ended only after its deadline, the release has succeeded.
 func TestErrorsOfARelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -56,8 +56,8 @@ func (l *Lease) mark(ctx context.Context) context.Context {
 
 type leaseKey struct{}
 
-// leaseIn returns the innermost lease that ctx is under. Goroutines have no identity, so the context
-// says whether its user already holds a lock.
+// leaseIn returns the innermost lease under which ctx runs. Goroutines have no identity, so only the context
+// can say whether its user already holds a lock.
 func leaseIn(ctx context.Context) *Lease {
 	l, _ := ctx.Value(leaseKey{}).(*Lease)
 	return l
@@ -140,7 +140,7 @@ func (l *Lease) Loss() (Loss, bool) {
 	return l.cause.Loss, true
 }
 
-// Until returns when the lease ends if the client does not hear from the server.
+// Until returns the time at which the lease ends if the client does not hear from the server.
 func (l *Lease) Until() time.Time {
 	if l.Err() != nil {
 		return l.h.s.Keeper.Now().Wall.Add(-time.Nanosecond)

@@ -76,7 +76,7 @@ func (h *Hold) wish(r recipe.Revocation) bool {
 	return true
 }
 
-// revoke delivers a request, and ends a revocable hold after its grace.
+// revoke() delivers a request, and ends a revocable hold after its grace.
 func (h *Hold) revoke(r recipe.Revocation) {
 	if !h.wish(r) || !h.g.Revocable {
 		return
@@ -103,7 +103,7 @@ func (h *Hold) markOver() {
 	}
 }
 
-// lingers reports whether the nodes stay until Unlock. For a set it reports whether the nodes of any of its
+// lingers() reports whether the nodes stay until Unlock. For a set it reports whether the nodes of any of its
 // locks stay.
 func (h *Hold) lingers(why Reason) bool {
 	if slices.ContainsFunc(h.g.Parts, func(l *Lease) bool { return l.h.lingers(why) }) {

@@ -15,8 +15,8 @@ import (
 // holds end earlier, and the watch costs a request and an event.
 const OwnWatch = 100 * time.Millisecond
 
-// watchNodes starts a monitor for each node. It starts the monitors at once if the node is watched already,
-// and otherwise after the time OwnWatch. The parts of a hold of several locks have monitors of their own.
+// watchNodes starts a monitor for each node: at once if the nodes are watched already, and otherwise after
+// the time OwnWatch. In a hold of several locks, each part monitors its own nodes.
 func (h *Hold) watchNodes() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -60,9 +60,10 @@ func (h *Hold) watchNodes() {
 	}))
 }
 
-// monitor follows one node of the hold until the node is gone or the hold is over. It does not rely only on
+// monitor() follows one node of the hold until the node is gone or the hold is over. It does not rely only on
 // the watch: if the session loses the right to read the node, the server sends an event neither for this loss
-// nor for the node's end. So monitor looks at the node regularly, and more often if the node may not be read.
+// nor for the node's end. So monitor() looks at the node regularly, and more often if the node may not be
+// read.
 func (h *Hold) monitor(ctx context.Context, n Node, w *zk.Watch) {
 	hidden := false
 	for {
@@ -115,7 +116,7 @@ func (h *Hold) lookAt(ctx context.Context, n Node) (s session.Seen, gone bool, e
 
 // nodeGone ends the hold because its node n is gone, unless the client itself removed n.
 func (h *Hold) nodeGone(ctx context.Context, n Node) {
-	// The look may have been under way when a change of the mode began.
+	// A change of the mode may replace the node that the caller found gone. So wait until the change ends.
 	h.awaitChange(ctx)
 	if ctx.Err() != nil || h.g.Epoch.Ended() || !h.has(n) {
 		return // released or replaced by this client, or gone with the session
@@ -123,7 +124,7 @@ func (h *Hold) nodeGone(ctx context.Context, n Node) {
 	h.lose(Removed, n)
 }
 
-// validUntil returns when the hold ends if the client does not hear from the server.
+// validUntil returns the time at which the hold ends if the client does not hear from the server.
 func (h *Hold) validUntil() time.Time {
 	until := h.g.Epoch.ValidUntil()
 	if h.limited() {
@@ -147,7 +148,7 @@ func (h *Hold) EpochOver(why session.Reason) {
 	h.lose([...]Reason{session.Expired: Expired, session.Silent: Deadline, session.Closed: Closed}[why])
 }
 
-// lose ends the hold because the right to act is gone. Only the first call counts. A hold whose release is
+// lose() ends the hold because the right to act is gone. Only the first call counts. A hold whose release is
 // under way can no longer be lost. The argument `at` is the node that is gone, if the caller knows it.
 func (h *Hold) lose(why Reason, at ...Node) {
 	h.mu.Lock()

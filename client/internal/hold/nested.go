@@ -50,8 +50,8 @@ func (s *Shared) Nested(ctx context.Context, path string, mode fence.Mode, reent
 	}
 }
 
-// Alone returns an error if the context, or its task, holds the path, so that a call for a set with this path
-// would wait for itself.
+// Alone returns an error if the context, or its task, already holds the path. A call for a set with this path
+// would then wait for itself.
 func (s *Shared) Alone(ctx context.Context, path string, mode fence.Mode) error {
 	if s.heldBy(ctx, path) != nil {
 		return selfDeadlock(path, "a set cannot be nested")
@@ -93,7 +93,7 @@ type named struct {
 
 type taskPath struct{ task, path string }
 
-// add registers a lease under the task that its context names.
+// add() registers a lease under the task that its context names.
 func (n *named) add(l *Lease) {
 	if l.mode == fence.Permit || l.h.g.Parts != nil { // each part is registered by itself
 		return
@@ -107,7 +107,7 @@ func (n *named) add(l *Lease) {
 	n.m[k] = append(n.m[k], l)
 }
 
-// remove deletes the entry of a lease that was unlocked or lost.
+// remove() deletes the entry of a lease that was unlocked or lost.
 func (n *named) remove(l *Lease) {
 	k := taskPath{TaskIn(l.ctx), l.h.g.Path}
 	n.mu.Lock()
@@ -120,8 +120,8 @@ func (n *named) remove(l *Lease) {
 	n.m[k] = left
 }
 
-// check() returns an error if the task of ctx holds `path`, so that a call for the lock in `mode` would wait
-// for itself.
+// check() returns an error if the task of ctx already holds `path` and a call for the lock in `mode` would
+// wait for the task itself.
 func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
 	task := TaskIn(ctx)
 	if task == "" || mode == fence.Permit {

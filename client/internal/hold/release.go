@@ -21,7 +21,7 @@ func (l *Lease) Release() error { return ErrorAt(l.h.g.Path, l.unlock(context.Ba
 
 func (l *Lease) unlock(ctx context.Context, early bool) error {
 	h := l.h
-	h.checkNow() // a lease past its deadline or its limit is lost, even before the client noticed
+	h.checkNow() // a lease past its deadline or limit counts as lost, noticed or not
 	h.mu.Lock()
 	if l.unlocked {
 		h.mu.Unlock()
@@ -72,14 +72,14 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 // GiveBack gives back a grant that no program has learned of, without waiting for the server.
 func (s *Shared) GiveBack(g *Grant) { _ = s.newHold(g).release(context.Background(), true) }
 
-// abandon gives the nodes to the reaper and the local turn to the next contender.
+// abandon() gives the nodes to the reaper and the local turn to the next contender.
 func (h *Hold) abandon() {
 	h.discard(nil)
 	h.g.Leave()
 }
 
-// discard gives the nodes to the reaper. If `unmark` is given, the reaper also takes back the mark of a lock
-// delay. The channel closes when the nodes are gone.
+// discard() gives the nodes to the reaper. If `unmark` is given, the reaper also takes back the mark of a
+// lock delay. The channel closes when the nodes are gone.
 func (h *Hold) discard(unmark []zk.Op) <-chan struct{} {
 	if h.g.Parts == nil {
 		return h.g.Epoch.ReapMarked(pathsOf(h.nodesNow()), unmark)
@@ -161,7 +161,7 @@ func (h *Hold) giveBack(early bool) (answered <-chan struct{}, answer func(conte
 	}
 }
 
-// settle makes sure that the nodes are removed, even if the request failed.
+// settle() makes sure that the nodes are removed, even if the request failed.
 func (h *Hold) settle(err error) error {
 	nodes := h.nodesNow()
 	refused, _ := errors.AsType[*zk.MultiError](err)

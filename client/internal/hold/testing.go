@@ -7,12 +7,12 @@ import (
 
 // The functions of this file are only for tests of packages that have holds.
 
-// BeginUnwatched is Begin in a session without a server: the hold never looks at its nodes.
+// BeginUnwatched is like Begin, but for a session without a server: the hold never looks at its nodes.
 func (s *Shared) BeginUnwatched(ctx context.Context, g *Grant) (*Lease, error) {
 	return s.newHold(g).enter(ctx)
 }
 
-// Lose ends the hold of the lease as if the reason had come true.
+// Lose ends the hold of the lease as if it was lost for this reason.
 func (l *Lease) Lose(why Reason) { l.h.lose(why) }
 
 // Parts returns the leases of a set.

@@ -51,8 +51,8 @@ func Break(
 		if d == nil || is == nil || is.Czxid != n.Stat.Czxid {
 			return session.ErrAgain
 		}
-		// The stat has only the lower 31 bits of the number, and zlockd's numbers continue below zero. So
-		// every other try assumes a negative number.
+		// The stat has only the lower 31 bits of the next sequence number, and zlockd's numbers continue below
+		// zero. So every other try assumes a negative number.
 		wrapped ^= math.MinInt32
 		next := int32(uint32(d.Cversion+d.NumChildren)/2) ^ wrapped
 		_, err = e.Conn().Multi(ctx, zk.Delete{Path: target, Version: n.Stat.Version},

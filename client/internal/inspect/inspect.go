@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Lock reads the nodes of one lock. Package turns finds the holders and the waiters among them.
+// Lock reads the nodes of one lock. It lets package turns find the holders and the waiters among these nodes.
 func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, error) {
 	list, err := e.Conn().Names(ctx, path)
 	var own zk.Node
@@ -31,10 +31,10 @@ func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, er
 		return nil, err
 	}
 	in := &inspection{e: e, ctx: ctx, path: path, data: string(own.Data)}
-	// Each creation and each removal of a child adds one to cversion, so this sum is twice the number of
-	// creations.
+	// Each creation and each removal of a child adds one to cversion. So cversion plus the number of children
+	// is twice the number of creations.
 	in.next = (list.Stat.Cversion + list.Stat.NumChildren) / 2
-	if own.Stat.EphemeralOwner != 0 { // the node is the lock
+	if own.Stat.EphemeralOwner != 0 { // the node at `path` is itself the contender of a lock
 		return in.queue(&turns.Dir{Path: recipe.Parent(path),
 			Nodes: []recipe.Node{nodeOf(recipe.Base(path), own, false)}}), nil
 	}
@@ -53,7 +53,7 @@ func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, er
 		names = slices.DeleteFunc(names, func(n string) bool {
 			return n == recipe.PermitsName || n == recipe.QueueName
 		})
-		// If there are contenders beside the permits, show them, whatever the record says.
+		// Show contenders beside the permits too, although the path's data say that the lock is a semaphore.
 		err = errors.Join(in.list(permits), in.list(queue), in.read(dir, names))
 		switch {
 		case len(dir.Nodes) == 0:

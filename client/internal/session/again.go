@@ -30,7 +30,7 @@ func Again(ctx context.Context, f func() error) error {
 	}
 }
 
-// Pause sleeps unless ctx ends.
+// Pause sleeps for the time d, or until ctx ends.
 func Pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

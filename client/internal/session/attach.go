@@ -46,7 +46,7 @@ func (k *Keeper) Conn() *zk.Conn {
 	return k.conn
 }
 
-// attach records a connection that carries the session.
+// attach() records a connection that carries the session.
 func (k *Keeper) attach(e *Epoch) {
 	k.mu.Lock() // beginSession sets the connection under this lock
 	s := e.conn.Session()
@@ -60,7 +60,7 @@ func (k *Keeper) attach(e *Epoch) {
 	k.opt.Log.Debug("session attached", "session", recipe.Session(s.ID), "timeout", s.Timeout)
 }
 
-// detach records that there is no usable connection.
+// detach() records that there is no usable connection.
 func (k *Keeper) detach() {
 	k.update(func() { k.attached = false })
 }

@@ -25,8 +25,9 @@ type answer struct {
 
 // keepAlive sends heartbeats and watches the deadline.
 //
-// A heartbeat is a sync, not a ping: only for syncs and writes does a server guarantee that they touch the
-// session at the leader. So a session that writes often enough needs no heartbeats.
+// A heartbeat is a sync, not a ping. When a server answers a sync or a write, the leader has certainly heard
+// of the session; after a ping this is not certain. So a session that writes often enough needs no
+// heartbeats.
 func (k *Keeper) keepAlive() {
 	p := pulse{answers: make(chan answer, 1)}
 	for wait := time.Duration(0); ; wait = k.pulse(&p) {
@@ -45,7 +46,7 @@ func (k *Keeper) keepAlive() {
 	}
 }
 
-// pulse checks the deadline, sends a heartbeat if it is due, and returns the time until the next check.
+// pulse() checks the deadline, sends a heartbeat if it is due, and returns the time until the next check.
 func (k *Keeper) pulse(p *pulse) time.Duration {
 	k.mu.Lock()
 	e, attached := k.ep, k.attached

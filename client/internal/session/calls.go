@@ -52,18 +52,18 @@ func FiredOf(w *zk.Watch) <-chan struct{} {
 	return w.Fired()
 }
 
-// Seen is the result of a look at a node, with the watch that fires at its end.
+// Seen is what a look at a node has found, and the watch that fires when the node ends.
 type Seen struct {
 	zk.Node
-	Listed bool      // See found the node only in the list of its directory
+	Listed bool      // See() found the node only in the list of its directory
 	Watch  *zk.Watch // watches the node or its directory; nil: the session may watch neither
 	Hidden bool      // the session may not read the node, so its watch may miss the node's end
 }
 
-// See reads and watches a node. ErrNoNode says that the node is gone. See prefers getData, because exists
-// would set a watch even if the node is gone. If the session may neither read nor stat the node, See looks
-// for it in the directory's list. It watches the directory only if watchDir is set, because that watch also
-// wakes for every other child.
+// See reads and watches a node. The error ErrNoNode says that the node is gone. See() tries getData first,
+// because an exists request would set a watch even if the node is gone. If the session may neither read nor
+// stat the node, See() looks for it in the directory's list. It watches the directory only if watchDir is
+// set, because that watch also wakes for every other child.
 func (e *Epoch) See(ctx context.Context, path string, watchDir bool) (s Seen, err error) {
 	if s.Node, s.Watch, err = e.conn.GetW(ctx, path); !errors.Is(err, zk.ErrNoAuth) {
 		return s, err

@@ -25,7 +25,7 @@ type Node struct {
 // Dir returns the node's directory.
 func (n Node) Dir() string { return recipe.Parent(n.Path) }
 
-// in() returns those names that belong to nodes which earlier requests to create n have made.
+// in() returns those names that begin with the name of n. Earlier requests to create n have made these nodes.
 func (n Node) in(names []string) (found []string) {
 	for _, name := range names {
 		if strings.HasPrefix(name, recipe.Base(n.Path)) {
@@ -165,8 +165,8 @@ func (r creation) answer(ctx context.Context, e *Epoch) ([]Made, *zk.Names, erro
 	return made, &list, nil
 }
 
-// follow repeats a request until it is certain whether the nodes exist. Each repetition uses the same names,
-// apart from the numbers, so follow recognises a second creation of the same node.
+// follow() repeats a request until it is certain whether the nodes exist. Each repetition uses the same
+// names, apart from the numbers, so follow() recognises a second creation of the same node.
 func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, error) {
 	for n := 0; ; r = e.ask(r.nodes) {
 		made, list, err := r.answer(ctx, e)
@@ -197,8 +197,8 @@ func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, erro
 	}
 }
 
-// divided returns an error if a server with --one-layout has refused nodes because contenders of another kind
-// exist. Otherwise it returns `refusal`.
+// divided() returns an error if a server with --one-layout has refused nodes because contenders of another
+// kind exist. Otherwise it returns `refusal`.
 func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error {
 	for _, n := range nodes {
 		names, err := e.Children(ctx, n.Dir())
@@ -220,7 +220,7 @@ func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error 
 	return refusal
 }
 
-// recover finds out whether a creation with a lost reply took effect. It returns nil, nil if it did not. A
+// recover() finds out whether a creation with a lost reply took effect. It returns nil, nil if it did not. A
 // transaction takes effect as a whole or not at all.
 func (e *Epoch) recover(ctx context.Context, nodes []Node) (made []Made, err error) {
 	defer func() {

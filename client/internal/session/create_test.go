@@ -140,7 +140,7 @@ func TestNodeIsKnownByItsName(t *testing.T) {
 	}
 }
 
-// Half of the calls in a directory may leave nodes behind, and one call may do so in any case.
+// In a directory, half of the calls may leave nodes behind. One call may do so even if it is the only one.
 func TestCrowdLetsInAsMuchAsItMay(t *testing.T) {
 	var c crowd
 	expect.That(t, c.room("/d") == nil, "an empty directory is full")

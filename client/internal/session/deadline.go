@@ -119,8 +119,8 @@ func (e *Epoch) checkDeadline() {
 	e.k.update(func() {})
 }
 
-// confirm records that the server answered a heartbeat that was sent at t. Leases that were lost because the
-// deadline had passed stay lost.
+// confirm() records that the server answered a heartbeat that was sent at t. Leases that were lost because
+// the deadline had passed stay lost.
 func (e *Epoch) confirm(t Reading) {
 	e.checkDeadline()
 	e.mu.Lock()
@@ -132,7 +132,7 @@ func (e *Epoch) confirm(t Reading) {
 	e.k.update(func() {})
 }
 
-// wrote records that the server applied a write that was sent at t. For the leader a write counts like a
+// wrote() records that the server applied a write that was sent at t. For the leader a write counts like a
 // heartbeat.
 func (e *Epoch) wrote(t Reading) {
 	e.mu.Lock()

@@ -45,7 +45,7 @@ const (
 // Dependent is an object that must end together with its epoch.
 type Dependent interface{ EpochOver(why Reason) }
 
-// begin records the session's id and timeout whenever a connection is attached. The first attachment also
+// begin() records the session's id and timeout whenever a connection is attached. The first attachment also
 // confirms the session, as a heartbeat does, because the leader has created the session after the client
 // asked for it.
 func (e *Epoch) begin(sid int64, timeout time.Duration) {
@@ -58,7 +58,7 @@ func (e *Epoch) begin(sid int64, timeout time.Duration) {
 	}
 }
 
-// asking records that a heartbeat is about to be sent.
+// asking() records that a heartbeat is about to be sent.
 func (e *Epoch) asking() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +122,7 @@ func (e *Epoch) loseAll(why Reason) {
 	}
 }
 
-// finish ends the epoch.
+// finish() ends the epoch.
 func (e *Epoch) finish(why Reason) {
 	e.mu.Lock()
 	first := e.over == 0

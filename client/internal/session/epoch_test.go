@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// handClock shows what a test sets.
+// handClock is a clock that shows the time that the test sets.
 type handClock struct{ now Reading }
 
 func (c *handClock) Now() Reading { return c.now }
@@ -109,7 +109,7 @@ func TestEpochEndsOnce(t *testing.T) {
 	must.That(t, isClosed(e.Reap("/a/n")), "the nodes went with the session, but are removed")
 }
 
-// A heartbeat is due earlier with holds than without them, and at once on a new connection.
+// A heartbeat is due earlier if the session has holds, and at once on a new connection.
 func TestWhenAHeartbeatIsDue(t *testing.T) {
 	_, e, clock := withoutServer()
 	due := func(when string, since, after time.Duration) {
@@ -173,7 +173,7 @@ func TestTimeBetweenTwoReadings(t *testing.T) {
 	expect.That(t, c.Now().Since(r) >= 0, "time passed since %+v", r)
 }
 
-// A call that waits for a session waits until that same session is confirmed.
+// AwaitValid waits until its own session is confirmed. A later session does not count.
 func TestSessionThatIsWaitedFor(t *testing.T) {
 	k, e, clock := withoutServer()
 	must.OK(t, e.AwaitValid(t.Context()))
@@ -199,8 +199,8 @@ func TestSessionThatIsWaitedFor(t *testing.T) {
 	must.OK(t, e.AwaitValid(t.Context()))
 }
 
-// The answer to a heartbeat may be processed after the end of its connection. Then it does not end the
-// suspension.
+// The answer to a heartbeat may be processed after the heartbeat's connection has ended. Such a late answer
+// does not end the suspension.
 func TestLateHeartbeatDoesNotEndASuspension(t *testing.T) {
 	k, e, clock := withoutServer()
 	k.detach()

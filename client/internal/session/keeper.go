@@ -51,7 +51,7 @@ type Keeper struct {
 	endCalls, endCleaning, endLife context.CancelCauseFunc
 
 	closeOne sync.Once
-	loops    sync.WaitGroup // the goroutine of the heartbeat
+	loops    sync.WaitGroup // counts the goroutine of the heartbeat
 	work     tasks          // detached work that is running
 
 	noContainers atomic.Bool     // the server has refused a container
@@ -137,7 +137,7 @@ func (k *Keeper) isDraining() bool { return k.calls.Err() != nil }
 // counters count a keeper's actions that no event reports.
 type counters struct {
 	wire zk.Counters
-	// answered heartbeats; nodes found again after the reply to their creation was lost
+	// the numbers of answered heartbeats, and of nodes found again after the reply to their creation was lost
 	heartbeats, recovered atomic.Uint64
 }
 
@@ -174,8 +174,8 @@ func (k *Keeper) broadcast() {
 	k.changed = make(chan struct{})
 }
 
-// update changes the session and its state in one step, so that no caller sees one change without the other.
-// It reports the states in order.
+// update() changes the session and its state in one step, so that no caller sees one change without the
+// other. It reports the states in order.
 func (k *Keeper) update(change func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

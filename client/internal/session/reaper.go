@@ -102,7 +102,7 @@ func (k *Keeper) tellReaper(pending int) {
 // Pending returns how many nodes wait for their removal, or are being made or removed.
 func (k *Keeper) Pending() int { return k.reaper.left.add(0) }
 
-// Enter counts a call in the directories where it may make nodes; Leave must follow.
+// Enter counts a call in the directories where it may make nodes. A call of Leave must follow.
 func (k *Keeper) Enter(dirs ...string) { k.crowd.enter(dirs...) }
 
 // Leave undoes what Enter did.
@@ -142,7 +142,7 @@ type crowdDir struct {
 // full() reports whether the client must not add another node.
 func (d *crowdDir) full() bool { return d.abandoned > max(1, d.calls/2) }
 
-// change adds to a directory's counts and wakes the waiting calls if there is room.
+// change() adds to a directory's counts and wakes the waiting calls if there is room.
 func (c *crowd) change(dirs []string, calls, abandoned int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,12 +167,12 @@ func (c *crowd) change(dirs []string, calls, abandoned int) {
 	}
 }
 
-// abandon counts nodes that the reaper will remove; gone must follow.
+// abandon() counts nodes that the reaper will remove; a call of gone() must follow.
 func (c *crowd) abandon(dirs ...string) { c.change(dirs, 0, 1) }
 
 func (c *crowd) gone(dirs ...string) { c.change(dirs, 0, -1) }
 
-// enter counts a call; leave must follow.
+// enter() counts a call; a call of leave() must follow.
 func (c *crowd) enter(dirs ...string) { c.change(dirs, 1, 0) }
 
 func (c *crowd) leave(dirs ...string) { c.change(dirs, -1, 0) }
@@ -198,7 +198,7 @@ type tasks struct {
 	none chan struct{} // closed when there are no tasks; nil: no goroutine waits
 }
 
-// add changes the number of tasks by n and returns the new number.
+// add() changes the number of tasks by n and returns the new number.
 func (t *tasks) add(n int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +210,7 @@ func (t *tasks) add(n int) int {
 	return t.n
 }
 
-// wait waits until there is no task, or ctx ends.
+// wait() waits until there is no task, or ctx ends.
 func (t *tasks) wait(ctx context.Context) error {
 	t.mu.Lock()
 	if t.n > 0 && t.none == nil {

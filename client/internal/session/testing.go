@@ -59,8 +59,8 @@ func (k *Keeper) PretendAttached() {
 	k.broadcast()
 }
 
-// Bubble returns the options of a stub whose clock is that of a bubble with virtual time, and whose margin is
-// two seconds.
+// Bubble returns the options of a stub whose clock is the virtual clock of a test in a synctest bubble. The
+// margin is two seconds.
 func Bubble() Options {
 	return Options{Clock: bubbleClock{time.Now()}, Margin: 2 * time.Second, Log: slog.New(slog.DiscardHandler)}
 }

@@ -21,7 +21,7 @@ type troubles struct {
 
 const troublePatience = 300 * time.Millisecond
 
-// add records why a server could not be used.
+// add() records why a server could not be used.
 func (t *troubles) add(server string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -40,7 +40,7 @@ func (t *troubles) add(server string, err error) {
 	}
 }
 
-// say logs the reasons that are new. The caller holds t.mu.
+// say() logs the reasons that are new. The caller holds t.mu.
 func (t *troubles) say() {
 	t.stop()
 	if t.k.isDraining() {
@@ -54,7 +54,7 @@ func (t *troubles) say() {
 	}
 }
 
-// stop ends the timer. The caller holds t.mu.
+// stop() ends the timer. The caller holds t.mu.
 func (t *troubles) stop() {
 	if t.timer != nil {
 		t.timer.Stop()

@@ -113,7 +113,7 @@ func (a *attempt) owner() recipe.Owner {
 	return o
 }
 
-// tell reports an event of the attempt.
+// tell() reports an event of the attempt.
 func (a *attempt) tell(ev hold.Event) {
 	if a.Tell != nil {
 		a.Tell(ev)
@@ -160,7 +160,7 @@ func lostPlace(err error) error {
 // A way is a function that takes the lock for an attempt in one session.
 type way func(ctx context.Context, e *session.Epoch, a *attempt) (*hold.Grant, error)
 
-// compete runs the attempt in one session after another until it gets a lease or an error. An
+// compete() runs the attempt in one session after another until it gets a lease or an error. An
 // attempt that lost its place takes a new one, unless its options forbid that.
 func (a *attempt) compete(ctx context.Context, run way) (*hold.Lease, error) {
 	for {
@@ -187,7 +187,7 @@ func (a *attempt) compete(ctx context.Context, run way) (*hold.Lease, error) {
 	}
 }
 
-// acquire is the common part of all locks: reentrancy, the local queue, the grant and the retries.
+// acquire() is the common part of all locks: reentrancy, the local queue, the grant and the retries.
 func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *hold.Lease, err error) {
 	defer func() { err = hold.ErrorAt(a.Path, err) }()
 	a.c, a.start, a.leave = c, time.Now(), func() {}
@@ -218,7 +218,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *hold.Leas
 	a.tasked = hold.TaskIn(ctx) != ""
 	a.task = hold.TaskOf(ctx)
 	ctx = hold.Task(ctx, a.task)
-	// A try for permits takes no place in the queue.
+	// In Curator's layout, a try for permits takes no place in the queue.
 	outside := a.Try && a.Mode == fence.Permit && a.Terms.Layout == recipe.LayoutCurator
 	if a.Mode != fence.Shared && !a.Terms.OwnPlace && !a.alone && !outside {
 		a.leave, err = c.localQueues.enter(ctx, localKey{a.Terms.Layout, a.dir}, a.Try)
@@ -261,8 +261,8 @@ type localKey struct {
 	path   string
 }
 
-// enter waits for the turn, and returns a function that passes the turn to the next contender. This function
-// may be called more than once. A try takes the turn only if no other contender has it.
+// enter() waits for the turn, and returns a function that passes the turn to the next contender. This
+// function may be called more than once. A try takes the turn only if no other contender has it.
 func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (leave func(), err error) {
 	leave = sync.OnceFunc(func() {
 		g.mu.Lock()
@@ -292,12 +292,12 @@ func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (leave 
 	if i := slices.Index(g.m[key], turn); i >= 0 {
 		g.m[key] = slices.Delete(g.m[key], i, i+1)
 	} else {
-		g.pass(key) // the turn came at the same moment
+		g.pass(key) // the turn came at the moment when ctx ended
 	}
 	return nil, hold.EndOf(ctx)
 }
 
-// pass gives the turn to the next contender. The caller holds g.mu.
+// pass() gives the turn to the next contender. The caller holds g.mu.
 func (g *localQueues) pass(key localKey) {
 	waiting := g.m[key]
 	if len(waiting) == 0 {
@@ -311,14 +311,14 @@ func (g *localQueues) pass(key localKey) {
 // contender is one attempt in one session, for recipes that need more than one list to decide: a lock with a
 // policy, an upgrade, permits. A queue of numbered nodes needs fewer lists. It has its own loop, waiter.wait.
 type contender[T any] interface {
-	// next looks at the queue, and returns what the contender must do according to package turns.
+	// next() looks at the queue, and returns what the contender must do according to package turns.
 	next(ctx context.Context) (turns.Step, error)
-	// act carries out the decision, and waits if the decision says so. If it returns neither a result nor an
+	// act() carries out the decision, and waits if the decision says so. If it returns neither a result nor an
 	// error, the contender looks again.
 	act(ctx context.Context, step turns.Step) (*T, error)
 }
 
-// contend looks, decides and acts until the contender has its lock. An event alone grants nothing, because
+// contend() looks, decides and acts until the contender has its lock. An event alone grants nothing, because
 // after it the contender looks again.
 func contend[T any](ctx context.Context, c contender[T]) (*T, error) {
 	for {

@@ -67,11 +67,11 @@ func TestLocalQueueIsInOrder(t *testing.T) {
 	})
 }
 
-// A turn that arrives while its contender leaves passes to the next contender.
+// If a turn arrives while its contender leaves, the turn passes to the next contender.
 func TestLocalTurnThatComesTooLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for range 20 { // at random, the contender sees the turn or the end first
+		for range 20 { // at random, the contender first sees its turn or the end of its context
 			g := localQueues{m: map[localKey][]chan struct{}{}}
 			leave := must.Get(g.enter(t.Context(), localKey{}, false))(t)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -163,7 +163,7 @@ func TestAttemptsThatAreNotNested(t *testing.T) {
 	}
 }
 
-// A set that loses one of its locks while it takes the others starts again, unless it was asked to leave.
+// If a set loses one of its locks while it takes the others, it starts again, unless it was asked to leave.
 func TestSetThatLosesALockOnTheWay(t *testing.T) {
 	t.Parallel()
 	c, e := withoutServer()

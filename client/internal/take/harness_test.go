@@ -51,7 +51,7 @@ func dial(t *testing.T) (*Client, *session.Epoch) {
 	return New(k, recipe.Owner{}, lossItself), must.Get(k.Await(ctx))(t)
 }
 
-// withoutServer returns a client without a server, and a session of ten seconds.
+// withoutServer returns a client without a server, and a session with a timeout of ten seconds.
 func withoutServer() (*Client, *session.Epoch) {
 	k, e := session.Stub(session.Bubble(), 7, 10*time.Second, nil)
 	return New(k, recipe.Owner{}, lossItself), e

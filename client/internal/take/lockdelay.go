@@ -20,8 +20,8 @@ func delayRecord(holder string) []byte { return recipe.Record{Holder: &holder}.E
 
 // lockDelay waits if the last holder went away without unlocking. A writer then marks the directory with its
 // own id. A reader leaves no mark, because its end needs no delay. It removes the mark of the dead holder, so
-// that the next reader need not wait again. While lockDelay waits, the own node remains the first. lockDelay
-// overwrites only marks of contenders, never the data of another program.
+// that the next reader need not wait again. While lockDelay waits, the waiter's own node remains the first.
+// lockDelay overwrites only marks of contenders, never the data of another program.
 func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 	own, writes := w.id.UUID(), w.q.Kind.Exclusive()
 	for {
@@ -74,7 +74,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 }
 
 // delayLeft returns how much is left of the lock delay after a dead holder. If no contender has marked the
-// holder as dead yet, delayLeft does it, so that the server stamps the time.
+// holder as dead yet, delayLeft writes this mark. The delay begins at the server's time of the write.
 func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record) (time.Duration, error) {
 	delay := w.a.Terms.LockDelay
 	if !rec.Dead {
@@ -104,7 +104,7 @@ func (w *waiter) setMark(ctx context.Context, dir *zk.Node, data []byte) error {
 	})
 }
 
-// lives reports whether the list contains a node with this id, with or without hyphens.
+// lives() reports whether the list contains a node with this id, with or without hyphens.
 func lives(names []string, uuid string) bool {
 	hex := strings.ReplaceAll(uuid, "-", "")
 	return slices.ContainsFunc(names, func(n string) bool {
@@ -123,7 +123,7 @@ func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	case !w.dir.rec.Dead:
 		return true, w.dir.setDead(ctx)
 	case !w.queued:
-		return true, w.enqueue(ctx) // DelayLeft needs the time at which the server made the own node
+		return true, w.enqueue(ctx) // DelayLeft needs the server's time of the waiter's own node
 	}
 	left := turns.DelayLeft(w.a.Terms.LockDelay, w.dir.stamp, w.Stat.Ctime, time.Since(w.born))
 	switch {

@@ -28,7 +28,7 @@ func (a *attempt) asReader(e *session.Epoch, old string) session.Node {
 	return session.Node{Create: zk.Create{Path: path, Data: a.data(), ACL: a.Terms.ACL, Mode: zk.Ephemeral}}
 }
 
-// upgrade turns the read hold of a lock with a policy into the write hold, ahead of all waiters.
+// upgrade() turns the read hold of a lock with a policy into the write hold, ahead of all waiters.
 func (a *attempt) upgrade(ctx context.Context, h *hold.Hold, try bool) error {
 	own := h.Nodes()[0]
 	reader, _ := recipe.ParsePolicyNode(recipe.Base(own.Path))
@@ -38,7 +38,8 @@ func (a *attempt) upgrade(ctx context.Context, h *hold.Hold, try bool) error {
 	if err == nil || !u.closed || u.e.Ended() {
 		return err
 	}
-	// The read hold remains, so its mark would keep the door closed.
+	// The upgrade has failed, but the read hold remains. While it exists, its mark would keep the door closed,
+	// so take the mark back.
 	done := u.dir.reopen(u.mark())
 	if try {
 		session.AwaitGone(ctx, done)
@@ -70,7 +71,7 @@ func (u *upgrader) act(ctx context.Context, step turns.Step) (*hold.Hold, error)
 		if err := u.h.NodeIsGone(ctx, u.held); u.h.Mode() != fence.Exclusive {
 			return nil, err
 		}
-		return u.h, nil // another call was first
+		return u.h, nil // another call has upgraded the hold already
 	case turns.Clash:
 		return nil, hold.ErrUpgradeConflict
 	case turns.CloseDoor:

@@ -58,7 +58,7 @@ type semSight struct {
 	data  []byte  // the data of the path's node before these operations
 }
 
-// undo returns the operations that take back the operations in t.store.
+// undo() returns the operations that take back the operations in t.store.
 func (t semSight) undo() []zk.Op {
 	if t.store == nil {
 		return nil
@@ -85,7 +85,7 @@ func (s *Permits) look(ctx context.Context, e *session.Epoch) (semSight, error) 
 		return semSight{}, err
 	}
 	if node.Stat.Czxid == 0 {
-		sight.store = nil // store it at the next look, when the node exists
+		sight.store = nil // store the number at the next look, when the node exists
 	}
 	names, err := children.Wait(ctx)
 	if errors.Is(err, zk.ErrNoNode) {

@@ -28,8 +28,8 @@ type permitting struct {
 	unstored bool     // the client may make the nodes, but not store the number of permits
 }
 
-// grab makes the nodes of the permits, with free numbers. The same transaction contains the operations in
-// `check`, and stores the number of permits if none is stored. If grab returns neither nodes nor an error,
+// grab() makes the nodes of the permits, with free numbers. The same transaction contains the operations in
+// `check`, and stores the number of permits if none is stored. If grab() returns neither nodes nor an error,
 // the contender looks again. A missing directory is an error.
 func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]session.Made, error) {
 	if p.unstored {
@@ -48,7 +48,7 @@ func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]session.Made, 
 	return made, err
 }
 
-// ensure makes the directory of the permits.
+// ensure() makes the directory of the permits.
 func (p *permitting) ensure(ctx context.Context) error {
 	return p.e.Ensure(ctx, p.s.d.leases, p.a.Terms.Lasting(), p.a.Terms.ACL)
 }
@@ -80,7 +80,8 @@ func (p *permitHead) next(ctx context.Context) (turns.Step, error) {
 			do, err := turns.DecidePermits(p.sight.limit, len(p.used), p.n)
 			return turns.Step{Do: do}, err
 		}
-		// With kazoo's layout, the queue is not below the path, so the own node may exist without the path.
+		// With kazoo's layout, the queue is not below the path, so the attempt's own node may exist without the
+		// path.
 		if err := p.own.lookOwn(ctx); err != nil {
 			return turns.Step{}, err
 		}
@@ -102,7 +103,7 @@ func (p *permitHead) look(ctx context.Context) error {
 	return err
 }
 
-// act takes the permits if the node of its own place still exists. If another client has removed that node,
+// act() takes the permits if the node of its own place still exists. If another client has removed that node,
 // another head may be counting the same permits.
 func (p *permitHead) act(ctx context.Context, step turns.Step) (*hold.Grant, error) {
 	if step.Do == turns.Wait {
@@ -117,7 +118,7 @@ func (p *permitHead) act(ctx context.Context, step turns.Step) (*hold.Grant, err
 	}
 	made, err := p.grab(ctx, zk.Check{Path: p.own.Path, Version: -1})
 	switch {
-	case errors.Is(err, zk.ErrNoNode): // the own node or the directory is gone
+	case errors.Is(err, zk.ErrNoNode): // the attempt's own node or the directory is gone
 		return nil, p.own.lookOwn(ctx)
 	case made == nil || err != nil:
 		return nil, err

@@ -13,15 +13,15 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// lookOwn reads and watches the own node.
+// lookOwn reads and watches the waiter's own node.
 func (w *waiter) lookOwn(ctx context.Context) error {
 	since := w.c.Keeper.Connections()
 	s, err := w.e.See(ctx, w.Path, true)
 	return w.saw(s, err, since)
 }
 
-// saw records the result of a look at the own node. The argument `since` is the number of the connection that
-// was used.
+// saw() records what a look at the waiter's own node has found. The argument `since` is the number of the
+// connection that was used.
 func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -42,7 +42,7 @@ func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	return nil
 }
 
-// watchOwn sets a watch on the own node, unless there is one.
+// watchOwn sets a watch on the waiter's own node, unless there is one.
 func (w *waiter) watchOwn(ctx context.Context) error {
 	if w.own != nil && !session.IsClosed(w.own.Fired()) {
 		return nil
@@ -50,13 +50,14 @@ func (w *waiter) watchOwn(ctx context.Context) error {
 	return w.lookOwn(ctx)
 }
 
-// stays() reports whether the own node has been there since its watch was set. After a reconnect, the server
-// may report the end of the awaited node before the end of the own node. Then the waiter must list.
+// stays() reports whether the waiter's own node has been there since its watch was set. After a reconnect,
+// the server may report the end of the awaited node before the end of the own node. In that case stays()
+// returns false, and the waiter must list the directory.
 func (w *waiter) stays() bool {
 	return w.own != nil && !session.IsClosed(w.own.Fired()) && w.since == w.c.Keeper.Connections()
 }
 
-// displaced returns the error for an own node that is gone.
+// displaced() returns the error for a waiter whose own node is gone.
 func (w *waiter) displaced() error {
 	if w.e.Ended() {
 		return zk.ErrSessionExpired
@@ -64,7 +65,7 @@ func (w *waiter) displaced() error {
 	return &requeueError{ErrNodeRemoved}
 }
 
-// sit waits for the time d. It fails early if the own node is gone.
+// sit() waits for the time d. It fails early if the waiter's own node is gone.
 func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 	over := time.Now().Add(d)
 	for left := d; left > 0; left = time.Until(over) {
@@ -104,9 +105,8 @@ func (p *paces) note(dir string, turn time.Duration) {
 	p.dirs[dir] = turn
 }
 
-// short() reports whether turns in dir are known to be short: a turn takes at most a few times as long as it
-// took to get a place. A place costs one write and one round trip, and the argument `place` is the time that
-// they took.
+// short() reports whether turns in dir are known to be short. A turn is short if it takes less than shortTurn
+// times as long as `place`: the time in which the waiter got its place, with one write and one round trip.
 func (p *paces) short(dir string, place time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +120,8 @@ const (
 	shortList = 256
 )
 
-// lookAhead waits until the contender before the last one is gone, and lists then. Together with the list it
-// sets watches on the last one and on the own node, for the wait that follows.
+// Of the contenders ahead, lookAhead waits until the last but one is gone, and then lists the directory. With
+// the list request it sets watches on the last one and on the waiter's own node, for the wait that follows.
 func (w *waiter) lookAhead(ctx context.Context, p turns.Place) (*zk.Names, error) {
 	last := recipe.Join(w.a.dir, p.Blocker.Name)
 	if _, err := w.await(ctx, recipe.Join(w.a.dir, p.Before.Name), p.Ahead-1, wakers{}); err != nil {

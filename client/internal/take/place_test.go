@@ -73,8 +73,8 @@ func TestLookAtTheOwnNode(t *testing.T) {
 	must.That(t, ok, "the place is not lost with the session")
 }
 
-// The few contenders ahead are sorted in the order of the queue. Their ends are final only if all of them are
-// readers.
+// inOrder() sorts a few contenders in the order of the queue. After a downgrade, another node takes the place
+// of a writer's node. So their ends are final only if all of them are readers.
 func TestFewContendersInOrder(t *testing.T) {
 	t.Parallel()
 	q := queue{turns.Rule{Layout: recipe.LayoutCurator, Kind: recipe.RoleWrite, RW: true}}
@@ -122,7 +122,7 @@ func TestE20SequenceWraps(t *testing.T) {
 		c, e := dial(t)
 		a := &attempt{c: c, Ask: Ask{Path: d, Mode: fence.Exclusive, Terms: terms}, dir: d}
 		n := queue{}.node(a, newNodeID(e.ID()))
-		n.Path, n.Mode = n.Path+fmt.Sprintf("%010d", seq), 1 // ephemeral
+		n.Path, n.Mode = n.Path+fmt.Sprintf("%010d", seq), 1 // mode 1: ephemeral
 		made, _, err := e.Create(testCtx(t), n)
 		must.OK(t, err)
 		waiters[i] = newWaiter(e, a, queue{}, made[0])

@@ -35,7 +35,7 @@ type policyWaiter struct {
 	synced bool // a try has asked its server to catch up
 	dir    policyDir
 
-	upgrades bool // id belongs to a read hold that upgrades
+	upgrades bool // the field `id` belongs to a read hold that upgrades
 	entered  bool // the queue node is new, and the record was read just before
 
 	closed bool // this attempt has closed the door at least once
@@ -50,7 +50,7 @@ func newPolicyWaiter(a *attempt, e *session.Epoch, id recipe.ID) *policyWaiter {
 
 func (w *policyWaiter) reads() bool { return w.a.Mode == fence.Shared }
 
-// compete decides and acts until the lock is held.
+// compete() decides and acts until the lock is held.
 func (w *policyWaiter) compete(ctx context.Context) (*hold.Grant, error) {
 	if !w.reads() && !w.a.Try {
 		// A writer needs its place before anything can be decided.
@@ -106,7 +106,7 @@ func (w *policyWaiter) mark() recipe.Door {
 	return recipe.Door{Owner: w.id, Kind: recipe.DoorWrite}
 }
 
-// decide calls the decision functions of package turns.
+// decide() calls the decision functions of package turns.
 func (w *policyWaiter) decide() (turns.Step, error) {
 	v := w.dir.view(w.a.Terms.Policy)
 	v.Overdue = w.queued && !w.reads() && w.untilOverdue() <= 0
@@ -128,7 +128,7 @@ func (w *policyWaiter) decide() (turns.Step, error) {
 	return step, nil
 }
 
-// act carries a decision out. It returns a hold, an error, or neither if the attempt must look
+// act() carries a decision out. It returns a hold, an error, or neither if the attempt must look
 // again.
 func (w *policyWaiter) act(ctx context.Context, step turns.Step) (*hold.Grant, error) {
 	if step.Do == turns.Grant || step.Do == turns.CloseDoor {
@@ -259,8 +259,8 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 	return g, nil
 }
 
-// withdraw removes the nodes of an attempt. If the attempt was refused, the same transaction takes back the
-// record that the attempt wrote. If `wait` is set, withdraw waits until the nodes are removed.
+// withdraw() removes the nodes of an attempt. If the attempt was refused, the same transaction takes back the
+// record that the attempt wrote. If `wait` is set, withdraw() waits until the nodes are removed.
 func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 	if w.e.Ended() {
 		return

@@ -115,7 +115,7 @@ func (d *policyDir) claim() []zk.Op {
 	return d.setOps(d.rec)
 }
 
-// claimed notes that a transaction with the operations of claim() was carried out.
+// claimed() notes that a transaction with the operations of claim() was carried out.
 func (d *policyDir) claimed() {
 	if d.unmade {
 		made := d.ver + int32(len(d.setOps(d.rec)))
@@ -166,7 +166,7 @@ func (d *policyDir) setDead(ctx context.Context) error {
 	return d.set(ctx, rec)
 }
 
-// unmark returns the operations that take back a writer's mark when the writer releases the lock. No client
+// unmark() returns the operations that take back a writer's mark when the writer releases the lock. No client
 // changes the record while the writer holds the lock.
 func (d *policyDir) unmark(cfg *Terms) []zk.Op {
 	if cfg.LockDelay == 0 {
@@ -175,7 +175,7 @@ func (d *policyDir) unmark(cfg *Terms) []zk.Op {
 	return d.setOps(d.rec.WithDoor(recipe.Door{}))
 }
 
-// reopen takes back the mark g, in the background.
+// reopen() takes back the mark g, in the background.
 func (d *policyDir) reopen(g recipe.Door) <-chan struct{} {
 	o := policyDir{c: d.c, e: d.e, path: d.path}
 	return d.e.ReapFunc([]string{d.path}, func(ctx context.Context) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// deciding returns a contender of a lock with a policy that has seen some nodes.
+// deciding() returns a contender that has seen the given nodes of a lock with a policy.
 func deciding(mode fence.Mode, try bool, nodes ...recipe.PolicyNode) *policyWaiter {
 	c, e := withoutServer()
 	ask := Ask{Path: "/a", Mode: mode, Try: try, Terms: &Terms{}}
@@ -45,7 +45,7 @@ func TestDecisionsOfATry(t *testing.T) {
 	for name, x := range map[string]struct {
 		mode      fence.Mode
 		nodes     []recipe.PolicyNode
-		wait, try turns.Do // 0: refused
+		wait, try turns.Do // what a waiter and a try must do; 0: it is refused
 	}{
 		"reader, free":           {fence.Shared, nil, turns.Grant, turns.Grant},
 		"reader, read":           {fence.Shared, []recipe.PolicyNode{reader}, turns.Grant, turns.Grant},
@@ -63,7 +63,7 @@ func TestDecisionsOfATry(t *testing.T) {
 	}
 }
 
-// A writer with a place closes the door, holds, or waits; a try does not wait.
+// A writer with a place in the queue closes the door, holds the lock, or waits; a try does not wait.
 func TestDecisionsOfAQueuedWriter(t *testing.T) {
 	t.Parallel()
 	other := newNodeID(8)
@@ -186,7 +186,8 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 			expect.List(t, got, tc.want, "versions that are written")
 		})
 	}
-	// Two writes in one transaction raise the version by two. The next write uses the last stat.
+	// Two writes in one transaction raise the version by two. The next write uses the version of the second
+	// one.
 	_, e := dial(t)
 	p := server.Dir(t)
 	must.OK(t, e.Ensure(testCtx(t), p, false, nil))

@@ -23,7 +23,7 @@ func (c *Client) InQueue(ctx context.Context, ask Ask, rule turns.Rule) (*hold.L
 	return c.acquire(ctx, &attempt{Ask: ask, dir: ask.Path, alone: ask.Value != nil}, queue{rule}.run)
 }
 
-// run takes a place in the queue and waits there.
+// run() takes a place in the queue and waits there.
 func (q queue) run(ctx context.Context, e *session.Epoch, a *attempt) (*hold.Grant, error) {
 	if a.Try {
 		if err := q.precheck(ctx, e, a); err != nil {
@@ -88,17 +88,17 @@ type waiter struct {
 	c     *Client
 	e     *session.Epoch
 	a     *attempt
-	own   *zk.Watch // watches the own node; nil: no watch was set yet
+	own   *zk.Watch // watches the waiter's own node; nil: no watch was set yet
 	since uint64    // number of the connection on which `own` was set
 
 	q    queue
-	id   recipe.ID        // id of the own node
-	self recipe.Contender // the contender that the name of the own node describes
+	id   recipe.ID        // id of the waiter's own node
+	self recipe.Contender // the contender that the name of the waiter's own node describes
 
 	asked     session.Reading // the time before the client asked the server for the place
 	made      uint64          // the number of the connection at that time
 	waited    bool            // the contender had to wait for another one
-	late      bool            // the contender got the lock some time after its place
+	late      bool            // the contender may have got the lock some time after its place
 	deathSeen time.Time       // lock delay: when a reader that may not write found the last holder dead
 	unmark    []zk.Op         // lock delay: operations that remove this contender's mark from the directory
 
@@ -109,7 +109,7 @@ type waiter struct {
 	armed   *zk.Watch     // a watch set in advance on the node at armedAt; nil: none
 	armedAt string
 
-	watchesOwn bool // the next call of watchNode must also watch the own node
+	watchesOwn bool // the next call of watchNode must also watch the waiter's own node
 }
 
 func newWaiter(e *session.Epoch, a *attempt, q queue, own session.Made) *waiter {
@@ -118,10 +118,10 @@ func newWaiter(e *session.Epoch, a *attempt, q queue, own session.Made) *waiter 
 	return w
 }
 
-// wait follows the rule of the queue: list the contenders, find the one to wait for, wait for its end, and
+// wait() follows the rule of the queue: list the contenders, find the one to wait for, wait for its end, and
 // list again. An event alone grants nothing. The waiter does not list again if few contenders are ahead and
 // none of them leaves another node in its place. Then it is enough that these contenders are gone and that
-// the own node is still there.
+// the waiter's own node is still there.
 func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error) {
 	for {
 		if names == nil {
@@ -180,8 +180,9 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error)
 			}
 			names = nil
 		default:
-			// If a contender came or went after the own node was made, another waiter may have seen that
-			// contender ahead of this one. So the hold counts from now on, not from the request.
+			// If a contender came or went after the waiter's own node was made, another waiter may have seen
+			// that contender ahead of this one. So the hold counts from now on, not from the request for the
+			// place.
 			w.late = w.late || names.Stat.Pzxid != w.Stat.Czxid
 			g, err := w.first(ctx, p, names)
 			if err == nil {
@@ -205,9 +206,9 @@ func inOrder(few []recipe.Contender) []string {
 	return names
 }
 
-// awaitFew waits until the few contenders ahead are gone. None of them leaves another node in its place. The
-// result `free` says that the own node was certainly there all the time, so that no contender is ahead.
-// Otherwise the waiter must list again.
+// awaitFew waits until the few contenders ahead are gone. None of them leaves another node in its place. If
+// `free` is true, the waiter's own node was certainly there all the time, so no contender is ahead. Otherwise
+// the waiter must list again.
 func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err error) {
 	for _, name := range slices.Backward(few) {
 		w.watchesOwn = true
@@ -243,9 +244,9 @@ type wakers struct {
 	fired <-chan struct{}
 }
 
-// await waits until the node at `path` may be gone, and reports whether the node was certainly deleted. The
+// await() waits until the node at `path` may be gone, and reports whether the node was certainly deleted. The
 // argument `ahead` is the number of contenders up to that node. When the node's data or the connection
-// changes, await only sets the watch again.
+// changes, await() only sets the watch again.
 func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers) (gone bool, err error) {
 	long := time.After(ownWatchIn(w.e.Timeout(), ahead))
 	for {
@@ -291,7 +292,8 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers)
 }
 
 // watchNode watches another contender's node, or reports that this node is gone. If w.watchesOwn is set,
-// watchNode also watches the own node, unless that node is watched already. It sends both requests at once.
+// watchNode also watches the waiter's own node, unless that one is watched already. It sends both requests at
+// once.
 func (w *waiter) watchNode(ctx context.Context, path string) (s session.Seen, gone bool, err error) {
 	own := w.watchesOwn && !w.stays()
 	w.watchesOwn = false
@@ -314,8 +316,9 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s session.Seen, go
 	return s, false, err
 }
 
-// watchBoth watches a node and the own node with requests that it sends at once. If `list` is set, a request
-// that lists the directory follows. The watch or the list is nil if the caller must ask for it separately.
+// watchBoth watches another contender's node and the waiter's own node, and sends both requests at once. If
+// `list` is set, a request that lists the directory follows. A result is nil if the caller must ask for it
+// separately.
 func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Watch, *zk.Names, error) {
 	since := w.c.Keeper.Connections()
 	pipe := w.e.Conn().Pipe()
@@ -351,7 +354,7 @@ func (w *waiter) first(ctx context.Context, p turns.Place, names *zk.Names) (*ho
 		return nil, err
 	}
 	if w.made != w.c.Keeper.Connections() {
-		// Another client may have replaced the own node by a node of the same name.
+		// Another client may have replaced the waiter's own node by a node of the same name.
 		if err := w.lookOwn(ctx); err != nil {
 			return nil, err
 		}

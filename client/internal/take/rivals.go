@@ -70,8 +70,8 @@ func noneLives(ctx context.Context, e *session.Epoch, paths []string) error {
 	return nil
 }
 
-// aloneNow calls alone() for an attempt that has made its node. The argument `listed` is a list of the path
-// from after that; if it is nil, aloneNow lists the path.
+// aloneNow calls alone() for an attempt that has made its node. The argument `listed` is a list of the path's
+// children, requested after the node was made. If it is nil, aloneNow lists the path.
 func aloneNow(
 	ctx context.Context, e *session.Epoch, path string, own turns.Use, listed *zk.Names,
 ) error {

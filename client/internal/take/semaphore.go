@@ -43,9 +43,9 @@ func (s *Permits) Check(n int) error {
 	return nil
 }
 
-// compete queues for the semaphore's internal lock. The holder of that lock is the head of the queue: it
+// compete() queues for the semaphore's internal lock. The holder of that lock is the head of the queue: it
 // waits for permits, and then gives the lock back. Only the head waits for permits, so a release wakes one
-// contender. Before compete makes a node, it checks that the path is free or belongs to a semaphore.
+// contender. Before compete() makes a node, it checks that the path is free or belongs to a semaphore.
 func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n int) (*hold.Grant, error) {
 	if a.Try && s.terms.Layout == recipe.LayoutCurator {
 		g, err := contend(ctx, &permitTry{permitting: permitting{s: s, e: e, a: a, n: n}})
@@ -76,8 +76,8 @@ func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n i
 		return nil, err
 	}
 	g, err := contend(ctx, newPermitHead(s, a, turn, n))
-	// Send the release of the internal lock now, so that the client's next request, for example a try, does
-	// not find it held.
+	// Send the release of the internal lock now. Otherwise the client's next request, for example a try, could
+	// find that lock held.
 	s.c.GiveBack(turn)
 	if err == nil {
 		a.leave() // the local queue is only for the internal lock

@@ -24,7 +24,7 @@ func (c *Client) Each(ctx context.Context, ask Ask, members []Member) (*hold.Lea
 // takeEach takes one lock after another.
 func takeEach(ctx context.Context, a *attempt, members []Member) (*hold.Grant, error) {
 	var parts []*hold.Lease
-	// Send the releases now, so that the client's next request does not find the locks held. Do not wait for
+	// Send the releases now. Otherwise the client's next request could find the locks held. Do not wait for
 	// the replies.
 	giveBack := func() {
 		ended, end := context.WithCancel(context.Background())

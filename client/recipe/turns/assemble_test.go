@@ -37,8 +37,8 @@ func TestNodeReadTwiceIsOneContender(t *testing.T) {
 	}
 }
 
-// If one node is the lock, its holder is at the lock's path. Sessions that watch the node wait for it, unless
-// they watch all nodes of the directory.
+// If a node is itself a lock, the path of the lock is the path of this node. Sessions that watch the node
+// wait for it, unless they watch all nodes of the directory.
 func TestNodeWithoutANumberIsALock(t *testing.T) {
 	d := Dir{Path: "/d", Nodes: []recipe.Node{{Name: "blue", Session: 1, Ctime: 7}, {Name: "green", Session: 2},
 		{Name: "red", Session: 3}}, Total: 3, Next: 9}
@@ -141,8 +141,8 @@ func TestContendersOfOneDirectory(t *testing.T) {
 	}
 }
 
-// Numbered nodes of an unknown program are a lock if their names say so, or if a later one watches the one
-// before it.
+// Numbered nodes of an unknown program are a lock if their names say so, or if the session of a later node
+// watches the node before it.
 func TestNodesOfAnUnknownProgram(t *testing.T) {
 	jobs := func(word string, sessions ...int64) (nodes []recipe.Node) {
 		for i, s := range sessions {
@@ -180,7 +180,7 @@ func TestWaitersOfNodesWithoutANumber(t *testing.T) {
 	}{
 		"":                    {[]string{"a", "b"}, watches{}},
 		"/d/a 2":              {[]string{"a", "b"}, watches{"/d/a": {7}}},
-		"/d/a 3":              {[]string{"a", "b"}, watches{"/d/a": {7, 8, 1}}}, // 1 is its own session
+		"/d/a 3":              {[]string{"a", "b"}, watches{"/d/a": {7, 8, 1}}}, // session 1 made node a itself
 		"/d/b 2":              {[]string{"a", "b"}, watches{"/d/a": {7}, "/d/b": {7, 8}}},
 		"/d/leader 1":         {[]string{"leader", "b"}, watches{}},
 		"/d/leader 2":         {[]string{"leader", "b"}, watches{"/d/leader": {7}, "/d/b": {7}}},
@@ -200,7 +200,7 @@ func TestWaitersOfNodesWithoutANumber(t *testing.T) {
 	}
 }
 
-// everywhere is the Watches of many sessions that watch every path.
+// The Watches everywhere(n) says that n sessions watch every path.
 type everywhere int
 
 func (n everywhere) Watching(int64, string) (watching, known bool) { return true, true }

@@ -13,8 +13,8 @@ type kin struct {
 	list   []item
 }
 
-// locks turns the ephemeral children of one directory into locks. As a rule they are one lock, but each node
-// without a number may be a lock of its own.
+// locks() turns the ephemeral children of one directory into locks. As a rule they are one lock, but each
+// node without a number may be a lock of its own.
 func (d *Dir) locks(w Watches, left *int) []recipe.Queue {
 	kins, lone := split(items(d))
 	list := d.lone(lone, w, left)
@@ -48,8 +48,8 @@ func (d *Dir) locks(w Watches, left *int) []recipe.Queue {
 	return append(list, q)
 }
 
-// split groups contenders by layout; almost always all have the same layout. It returns contenders without a
-// number separately, because they form no queue.
+// split() groups contenders by layout; almost always all have the same layout. It returns contenders without
+// a number separately, because they form no queue.
 func split(all []item) (kins []kin, lone []item) {
 	same := len(all) > 0
 	for i := range all {
@@ -81,13 +81,13 @@ func kinOf(it *item) (l recipe.Layout, queued bool) {
 	switch {
 	case it.Layout == recipe.LayoutLone || it.Layout == recipe.LayoutKazoo && it.Kind == recipe.RoleLease:
 		return 0, false
-	case it.Kind == recipe.RoleLease: // outside a semaphore
+	case it.Kind == recipe.RoleLease: // a permit outside a semaphore
 		return recipe.LayoutPlain, true
 	}
 	return it.Layout, true
 }
 
-// merge joins the group of kazoo's locks and the group of package client's locks, if all members of both
+// merge() joins the group of kazoo's locks and the group of package client's locks, if all members of both
 // groups are exclusive locks. A kazoo lock can be configured to see the locks of package client, and package
 // client's locks see kazoo's.
 func merge(kins []kin) []kin {
@@ -141,7 +141,7 @@ func apart(kins []kin) []kin {
 	return kins
 }
 
-// decide determines the kind of the lock, and which contenders wait for which. The contenders are in the
+// decide() determines the kind of the lock, and which contenders wait for which. The contenders are in the
 // order of their turns.
 func (d *Dir) decide(k kin, w Watches) recipe.Kind {
 	list := k.list
@@ -184,7 +184,7 @@ func decideQueue(dir string, list []item, w Watches) {
 	}
 }
 
-// downgraded reports whether reader i holds the lock together with the writer before it. That is so if the
+// downgraded() reports whether reader i holds the lock together with the writer before it. That is so if the
 // writer has the same session and holds, and the reader does not wait for the writer. A downgrade of package
 // client gives the reader the number of its writer.
 func downgraded(dir string, list []item, i, writer int, w Watches) bool {

@@ -11,14 +11,14 @@ import (
 // Different kinds of locks on one path do not exclude each other by themselves, because each looks only at
 // nodes of its own kind. So an attempt makes its node and then, before the grant, searches the directory for
 // holders of other kinds. Of two attempts at the same time at least one sees the other, because each makes
-// its node first. For kinds that may have no node, the data of the directory show the kind.
+// its node before it searches. For kinds that may have no node, the data of the directory show the kind.
 type Use uint8
 
 const (
 	UseQueue       Use = iota // numbered nodes; Rule.Place distinguishes their kinds
 	UsePolicy                 // read-write lock with a policy
-	UseSimple                 // one node named lock, of another program
-	UsePermits                // semaphore with nodes in leases
+	UseSimple                 // one node named `lock`, of another program
+	UsePermits                // semaphore with nodes in the directory `leases`
 	UseBarePermits            // kazoo's semaphore: nodes named by an id alone
 )
 
@@ -48,7 +48,7 @@ func (own Use) Rivals(names []string) iter.Seq2[string, Use] {
 	return func(yield func(string, Use) bool) {
 		for _, name := range names {
 			if name[0] == '_' && own == UseQueue {
-				continue // most are contenders of the queue itself
+				continue // most names are of contenders of the queue itself
 			}
 			if u, ok := useOf(name); ok && u != own && !yield(name, u) {
 				return

@@ -32,17 +32,17 @@ type kPhase uint8
 
 const (
 	kIdle    kPhase = iota
-	kLooks          // a try that has yet to list before it makes its node
+	kLooks          // a try that must list the path before it makes its node
 	kPeers          // a try that looks at the rivals of its list
 	kMakes          // may make its node
 	kMade           // has made its node
 	kListed         // looks at the rivals of its list
 	kHolds          // holds the lock
-	kRefused        // was refused, and has yet to take its node back
+	kRefused        // was refused, and must still take its node back
 	kEnded
 )
 
-// kClient is a contender. The bits of `rivals` are the rivals in its list that it has yet to look at.
+// kClient is a contender. The bits of `rivals` are the rivals in its list at which it must still look.
 type kClient struct {
 	phase   kPhase
 	rivals  uint8
@@ -69,7 +69,7 @@ var (
 	errChanged = errors.New("a refused contender leaves its node")
 )
 
-// name returns the name of the child of the path by which other contenders see contender i.
+// name() returns the name of the child of the path that shows contender i to the other contenders.
 func (x *kExplorer) name(i int) string {
 	id := recipe.NewID(int64(i+1), 7)
 	switch x.uses[i] {
@@ -104,7 +104,7 @@ func (x *kExplorer) list(s *kState, i int) (rivals uint8) {
 	return rivals
 }
 
-// step does the next step of a contender, and reports whether it has one.
+// step() does the next step of a contender, and reports whether it has one.
 func (x *kExplorer) step(s *kState, i int) bool {
 	c, own := &s.who[i], uint8(1)<<i
 	lives := s.nodes & c.rivals
@@ -145,7 +145,7 @@ func (x *kExplorer) step(s *kState, i int) bool {
 	return true
 }
 
-// judge returns an error if the state breaks a rule.
+// judge() returns an error if the state breaks a rule.
 func (x *kExplorer) judge(s *kState) error {
 	for i, c := range s.who[:len(x.uses)] {
 		x.held = x.held || c.phase == kHolds
@@ -168,7 +168,7 @@ func (x *kExplorer) judge(s *kState) error {
 	return nil
 }
 
-// explore returns the first fault of any order of steps, and how many states there are.
+// explore() returns the first fault of any order of steps, and how many states there are.
 func (x *kExplorer) explore() (int, error) {
 	for _, dir := range []bool{false, true} { // the directory of permits may be left from before
 		seen := map[kState]bool{}
@@ -221,7 +221,7 @@ func kCases(f func(uses []Use, tries uint8)) {
 }
 
 // Locks of different kinds on one path are never held at the same time, whatever the order of the steps. A
-// contender alone is granted its lock, and a contender that is refused leaves no node.
+// contender without rivals gets its lock, and a contender that is refused leaves no node.
 func TestKindExplorerFindsNoFault(t *testing.T) {
 	race.Alone(t)
 	kCases(func(uses []Use, tries uint8) {

@@ -34,7 +34,7 @@ func ruleOf(l recipe.Layout, k recipe.Role) Rule {
 	return Rule{Layout: l, Kind: k, RW: k.Family() == recipe.FamilyReadWrite}
 }
 
-// The lock view shows what the clients of a queue decide, in all queues of up to four contenders of any kinds
+// The lock view shows what the clients of a queue decide. The test covers all queues of up to four contenders
 // that do not refuse each other.
 func TestQueueViewIsWhatClientsDecide(t *testing.T) {
 	race.Alone(t)
@@ -113,8 +113,8 @@ func comparePlaces(t *testing.T, what string, names []string) bool {
 	return true
 }
 
-// A kin that can share a queue with package client is not refused beside it. The exception is kazoo's lock,
-// whose name does not say whether it looks at package client's nodes.
+// Kin.Blind returns exactly those kins that package client refuses in the queue of its own contender. The
+// exception is kazoo's lock, whose name does not say whether it looks at package client's nodes.
 func TestKinsAreWhatClientsDecide(t *testing.T) {
 	for _, own := range sorts {
 		c, layout, _ := recipe.ParseName(own.head + "0000000002")
@@ -135,8 +135,8 @@ func TestKinsAreWhatClientsDecide(t *testing.T) {
 }
 
 // The lock view and the client agree on the holders. In random queues, Assemble finds the holders that
-// Rule.Place lets go first. For each waiter, the node that Rule.Place watches is among the nodes for which
-// Assemble shows it to wait.
+// Rule.Place lets go first. For each waiter, Assemble shows the nodes that it waits for, and the node that
+// Rule.Place watches is one of them.
 func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	for round := range 2000 {

@@ -47,7 +47,7 @@ type pContender struct {
 	again   int // how often a try takes other numbers
 	step    int
 	slots   []int // the numbers that the client chose
-	before  int   // how often the queue had changed before it made its permits
+	before  int   // how often the queue had changed when the client made its permits
 	queued  int
 	quiet   bool
 	own     []string
@@ -102,7 +102,7 @@ func (s *pState) leave(i int) {
 	}
 }
 
-// end ends a contender with its nodes.
+// end() ends a contender and removes its nodes.
 func (s *pState) end(i int) {
 	s.drop(i)
 	s.leave(i)
@@ -115,7 +115,7 @@ type pExplorer struct {
 	most     int // how many permits were held together at most
 }
 
-// step does the next step of a contender, and reports whether there was one.
+// step() does the next step of a contender, and reports whether there was one.
 func (x *pExplorer) step(s *pState, i int) bool {
 	c := &s.who[i]
 	if c.step == pOver {
@@ -173,7 +173,7 @@ func (x *pExplorer) step(s *pState, i int) bool {
 	return true
 }
 
-// try does the next step of a try.
+// try() does the next step of a contender that tries.
 func (x *pExplorer) try(s *pState, i int) bool {
 	c := &s.who[i]
 	switch c.step {
@@ -226,7 +226,7 @@ var (
 	errForever = errors.New("nobody can go on")
 )
 
-// judge returns an error if the state breaks a rule.
+// judge() returns an error if the state breaks a rule.
 func (x *pExplorer) judge(s *pState) error {
 	held, taken, wrong := 0, map[int]bool{}, false
 	for i, c := range s.who {
@@ -288,7 +288,7 @@ func (s *pState) shown() error {
 	return nil
 }
 
-// walk goes through all states that follow the state s.
+// walk() goes through all states that follow the state s.
 func (x *pExplorer) walk(s pState) error {
 	key := fmt.Sprint(s)
 	if x.seen[key] {
@@ -370,7 +370,7 @@ func pCases(f func(name string, s pState, all int)) {
 				s.takes = 1
 			case "more permits":
 				s.other = x.limit + 1
-				all = 0 // not every mixture wants so many
+				all = 0 // not in every mixture do the contenders want so many
 			case "fewer permits":
 				s.other = x.limit - 1
 			}

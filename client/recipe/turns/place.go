@@ -11,7 +11,7 @@ import (
 // contender it waits. Long queues are listed at every turn, so the pass neither copies nor sorts, and its
 // memory does not grow with the queue.
 type Place struct {
-	Found   bool             // the own node is there
+	Found   bool             // the contender's own node is in the list
 	Blocker recipe.Contender // if Blocked: the one contender to wait for, so that a release wakes few waiters
 	Blocked bool
 	Before  recipe.Contender   // the last contender ahead of the blocker, if Ahead is two or more

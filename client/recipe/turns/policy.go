@@ -24,11 +24,11 @@ type Do uint8
 
 const (
 	Wait       Do = iota + 1 // wait until Step.On is gone, or until the event that Step.Data or Step.Timer names
-	Enqueue                  // create the own queue node
+	Enqueue                  // create this contender's queue node
 	Grant                    // run the grant's operations
 	CloseDoor                // close the door for this contender
 	ReopenDoor               // open the door that this contender closed, and decide again
-	Removed                  // another client removed the own node
+	Removed                  // another client removed this contender's node
 	Clash                    // another reader is upgrading too: both would wait forever
 )
 
@@ -44,7 +44,7 @@ func waitOn(n *recipe.PolicyNode) Step { return Step{Do: Wait, On: *n} }
 
 // DoorOwner returns the node that keeps the door closed. It returns nil if the door is open. A mark whose
 // owner has no such node is stale and has no effect, so no client needs to clean up after a crash. If a
-// queued writer has both nodes, DoorOwner returns its q-W, which lasts longer.
+// writer has a queue node and a hold node, DoorOwner returns the queue node, which lasts longer.
 func (v *PolicyView) DoorOwner() *recipe.PolicyNode {
 	var hold *recipe.PolicyNode
 	for i := range v.Nodes {
@@ -114,7 +114,8 @@ func DecideRead(v *PolicyView, id recipe.ID, queued bool) Step {
 	case !queued:
 		return Step{Do: Enqueue}
 	case owner != nil:
-		// An upgrader's door, and any door under PolicyReader, may open again while its owner's node exists.
+		// An upgrader's door, and any door under PolicyReader, may open again while its owner's node exists. So
+		// the reader also waits for a change of the record.
 		s := waitOn(owner)
 		s.Data = v.Door.Kind == recipe.DoorUpgrade || v.Policy == recipe.PolicyReader
 		return s
@@ -161,8 +162,8 @@ func DecideWrite(v *PolicyView, id recipe.ID) Step {
 	return s
 }
 
-// drain decides for a writer that has closed the door. No more readers get the lock, and the writer waits for
-// the readers that hold it.
+// drain() decides for a writer that has closed the door. No more readers get the lock, and the writer waits
+// for the readers that hold it.
 func drain(v *PolicyView, id recipe.ID) Step {
 	hold := v.OtherHold(id)
 	switch {
@@ -193,7 +194,7 @@ func DecideUpgrade(v *PolicyView, id recipe.ID) Step {
 		return Step{Do: Clash}
 	}
 	if writer := v.last(func(n *recipe.PolicyNode) bool { return n.Kind == recipe.HoldWrite }); writer != nil {
-		// This cannot happen while the own h-R exists; to wait is safe.
+		// This cannot happen while this reader's own hold node exists; to wait is safe.
 		return waitOn(writer)
 	}
 	return Step{Do: CloseDoor}

@@ -23,13 +23,13 @@ type explorer struct {
 	m      xModel
 	ids    map[xState]int32
 	states []xState
-	from   [][2]int32 // edges
+	from   [][2]int32 // edges: each has a state, and a state from which a step leads to it
 	nodes  [3 * xPerClient]recipe.PolicyNode
 	view   []recipe.PolicyNode
 	fault  error // the first fault of a step
 }
 
-// explore returns the number of states and what is wrong, if anything.
+// explore() returns the number of states and what is wrong, if anything.
 func explore(m xModel) (int, error) {
 	x := &explorer{m: m, ids: map[xState]int32{}}
 	for i := range x.nodes {
@@ -61,7 +61,7 @@ func (x *explorer) add(from int32, s xState) {
 	}
 }
 
-// stuck checks the liveness property: from every state, all clients can come to an end.
+// stuck() checks the liveness property: from every state, all clients can come to an end.
 func (x *explorer) stuck() error {
 	slices.SortFunc(x.from, func(a, b [2]int32) int { return int(a[0] - b[0]) })
 	start := make([]int32, len(x.states)+1)
@@ -126,7 +126,7 @@ func (x *explorer) successors(from int32, s xState) {
 	}
 }
 
-// step lets client c take its next step.
+// step() lets client c take its next step.
 func (x *explorer) step(from int32, s xState, c int) {
 	me := &s.c[c]
 	id := xID(c, me.attempt)
@@ -325,7 +325,7 @@ func (x *explorer) mark(s *xState, c int, door uint8) xResult {
 	return xOK
 }
 
-// grant() runs the transaction.
+// grant() runs the transaction of a grant.
 func (x *explorer) grant(s *xState, c int, txn GrantTxn) xResult {
 	lacks := func(n recipe.PolicyNode) bool { return n.Kind != 0 && s.nodes>>x.m.bit(n)&1 == 0 }
 	switch {
@@ -340,7 +340,7 @@ func (x *explorer) grant(s *xState, c int, txn GrantTxn) xResult {
 	return xOK
 }
 
-// replace makes a node and removes others.
+// replace() makes a node and removes others.
 func (x *explorer) replace(s *xState, made recipe.PolicyNode, old ...recipe.PolicyNode) {
 	s.nodes |= 1 << x.m.bit(made)
 	for _, n := range old {
@@ -368,7 +368,7 @@ func (x *explorer) held(s *xState, c int, id recipe.ID) {
 	}
 }
 
-// xModels calls f with every mixture of three programs, policy and fault.
+// xModels calls f with every mixture of three programs, a policy and a fault.
 func xModels(f func(xModel)) {
 	for p := range xPrograms {
 		for q := p; q < xPrograms; q++ {

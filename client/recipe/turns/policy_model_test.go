@@ -27,7 +27,7 @@ const (
 
 func (p xProgram) writes() bool { return p == xWrite || p == xWriteDowngrade || p == xTryWrite }
 
-// tries reports whether the program gives up where others would wait.
+// tries() reports whether the program gives up where others would wait.
 func (p xProgram) tries() bool { return p == xTryRead || p == xTryWrite }
 
 func (p xProgram) String() string {
@@ -135,7 +135,7 @@ func (m *xModel) node(bit int) recipe.PolicyNode {
 	return n
 }
 
-// bit returns the number of the bit for n. It is the inverse of node().
+// bit() returns the number of the bit for n. It is the inverse of node().
 func (m *xModel) bit(n recipe.PolicyNode) int {
 	base := int(n.ID[0]-1) * xPerClient
 	if n.ID[1] == 2 {
@@ -151,10 +151,11 @@ func (m *xModel) bit(n recipe.PolicyNode) int {
 	return base + xQueue
 }
 
-// alone() reports whether a list shows no node of others than client c.
+// alone() reports whether all nodes in the list belong to client c.
 func alone(list uint32, c int) bool { return list&^((1<<xPerClient-1)<<(c*xPerClient)) == 0 }
 
-// removed() starts a new attempt at the end of the queue.
+// After the client's place was removed, removed() starts a new attempt of the client, at the end of the
+// queue.
 func (s *xState) removed(c int) {
 	if s.c[c].attempt != 0 {
 		panic("removed twice")
@@ -179,7 +180,7 @@ func (s *xState) setDoor(c int, door uint8) {
 	s.c[c].door = door
 }
 
-// overlap checks the safety property: a write hold is alone.
+// overlap() checks the safety property: a write hold is alone.
 func (m *xModel) overlap(s xState) error {
 	var writers, holders int
 	for c := range 3 {

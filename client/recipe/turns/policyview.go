@@ -65,7 +65,7 @@ func (p *policyLook) hold(it *item) {
 	}
 }
 
-// place() distinguishes the queue nodes of holders from waiting contenders.
+// place() records a queue node: either a holder keeps it, or its contender waits.
 func (p *policyLook) place(it *item) {
 	switch hold := p.holds[it.ID]; {
 	case it.Hold:

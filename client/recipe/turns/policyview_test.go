@@ -55,7 +55,8 @@ func lookAt(v PolicyView) recipe.Queue {
 	return Assemble([]*Dir{d}, nil)[0]
 }
 
-// decision returns the step at which a contender waits or is granted, if it acts on fresh lists until then.
+// decision() returns the step at which a contender waits or is granted. Until then the contender acts on
+// fresh lists.
 func decision(v PolicyView, id recipe.ID) Step {
 	for range 3 {
 		var s Step
@@ -76,7 +77,7 @@ func decision(v PolicyView, id recipe.ID) Step {
 	return Step{}
 }
 
-// without() is a view without some contenders.
+// without() returns the view without those contenders for which gone() is true.
 func without(v PolicyView, gone func(recipe.ID) bool) PolicyView {
 	v.Nodes = slices.DeleteFunc(slices.Clone(v.Nodes), func(n recipe.PolicyNode) bool { return gone(n.ID) })
 	return v
@@ -120,7 +121,7 @@ func compareView(t *testing.T, v PolicyView) (waits int) {
 			left := decision(without(v, func(id recipe.ID) bool { return first[id] }), own)
 			overtaken := v.Door.Kind == recipe.DoorWrite || v.Policy == recipe.PolicyReader
 			if overtaken && left.Do == Wait && !left.On.Kind.Hold() {
-				continue // a door that was closed out of turn opens, or readers overtake
+				continue // a contender that is not first closed the door, or readers overtake
 			}
 			must.Equal(t, fmt.Sprint(left.Do), fmt.Sprint(Grant), "%+v: %s, without %v, does", v, e.Node,
 				e.BlockedBy)

@@ -14,9 +14,9 @@ import (
 )
 
 // The explorer of numbered queues runs a few contenders through every order of their steps. A contender makes
-// its node, lists, acts on that list, which may be old, waits, holds, and gives back. At any time its session
-// may end, and another client may remove its node. Rule.Place, EndIsFinal and EndsAreFinal decide, as they do
-// for package client.
+// its node, lists the directory, acts on that list (which may be old), waits, holds the lock, and gives it
+// back. At any time its session may end, and another client may remove its node. Rule.Place, EndIsFinal and
+// EndsAreFinal decide, as they do for package client.
 
 // qProgram is what a contender does.
 type qProgram struct {
@@ -55,7 +55,7 @@ const (
 	qHolds          // holds the lock
 	qReads          // holds the lock that it has downgraded
 	qEnded          // the client gave the lock back, died, or saw that its node was removed
-	qWatches        // found out whom to wait for, and has yet to set the watch
+	qWatches        // found out whom to wait for, and must still set the watch
 	qLooks          // a try that has listed before it makes its node
 )
 
@@ -66,9 +66,9 @@ type qClient struct {
 	list  uint8   // the nodes that the client saw
 	on    int8    // the bit of the node for which the client waits
 	few   [4]int8 // if `spare` is set, the nodes to wait for after `on`, as bits, the last one first; -1: none
-	spare bool    // needs no other list when all nodes of `few` are gone
+	spare bool    // the client need not list again when all nodes of `few` are gone
 	woken bool    // the node for which the client waits is gone
-	there bool    // the client's own node was there at that moment
+	there bool    // the client's own node was there when the client was woken
 	taken bool    // the client's node was removed too late for the client to see that before the grant
 }
 
@@ -97,7 +97,7 @@ type qNodes struct {
 	seqs [4]int8
 }
 
-// name is the name of a node.
+// name() returns the name of the node with the given bit.
 func (x *qExplorer) name(s *qState, bit int8) string {
 	name := &x.named[bit][s.who[bit%4].seq]
 	if *name == "" {
@@ -134,7 +134,7 @@ func (x *qExplorer) place(s *qState, c int, set uint8) (Place, func(string) int8
 	own, _, _ := recipe.ParseName(x.name(s, int8(c)))
 	p, err := x.programs[c].rule.Place(slices.Values(names), own)
 	if err != nil {
-		panic(err) // the programs see each other
+		panic(err) // cannot happen: the programs see each other
 	}
 	return p, func(name string) int8 { return bits[slices.Index(names, name)] }
 }
@@ -146,7 +146,7 @@ func (x *qExplorer) add(s qState) {
 	}
 }
 
-// remove takes a node away and wakes the contenders that wait for it.
+// remove() deletes a node and wakes the contenders that wait for it.
 func (x *qExplorer) remove(s *qState, bit int8) {
 	s.nodes &^= 1 << bit
 	for i := range x.programs {
@@ -156,7 +156,7 @@ func (x *qExplorer) remove(s *qState, bit int8) {
 	}
 }
 
-// explore returns the first fault of any order of steps, and how many states there are.
+// explore() returns the first fault of any order of steps, and how many states there are.
 func (x *qExplorer) explore() (int, error) {
 	x.seen, x.shown = map[qState]bool{}, map[qNodes]uint8{}
 	x.add(qState{ends: x.ends, takes: x.takes})
@@ -192,7 +192,7 @@ var (
 	errWakens = errors.New("a contender waits for one that is not there")
 )
 
-// judge returns an error if the state breaks a rule.
+// judge() returns an error if the state breaks a rule.
 func (x *qExplorer) judge(s *qState) error {
 	held := uint8(0)
 	for i := range x.programs {
@@ -292,7 +292,7 @@ func qCases(f func([]qProgram)) {
 			}
 		}
 	}
-	// Groups of four contenders, of which none dies and no node is removed.
+	// In these groups of four contenders, no contender dies and no node is removed.
 	f([]qProgram{curator[0], curator[0], curator[0], curator[0]})
 	f([]qProgram{curator[2], curator[1], curator[1], curator[0]})
 }

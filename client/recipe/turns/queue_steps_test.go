@@ -6,12 +6,12 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// blocked reports whether a contender without a node would have to wait, according to its list.
+// blocked() reports whether a contender without a node would have to wait, according to its list.
 func (x *qExplorer) blocked(s *qState, i int) bool {
 	names, _ := x.names(s, s.who[i].list)
 	p, err := x.programs[i].rule.Place(slices.Values(names), recipe.Contender{})
 	if err != nil {
-		panic(err) // the programs see each other
+		panic(err) // cannot happen: the programs see each other
 	}
 	return p.Blocked
 }
@@ -39,7 +39,7 @@ func (x *qExplorer) trouble(s qState, c int) {
 	}
 }
 
-// end ends a contender with its nodes.
+// end() ends a contender and removes its nodes.
 func (x *qExplorer) end(s *qState, c int) {
 	s.who[c] = qClient{phase: qEnded, seq: s.who[c].seq}
 	for _, bit := range []int8{int8(c), int8(c) + 4} {
@@ -49,7 +49,7 @@ func (x *qExplorer) end(s *qState, c int) {
 	}
 }
 
-// step does the next step of a contender, and reports whether it has one.
+// step() does the next step of a contender, and reports whether it has one.
 func (x *qExplorer) step(s *qState, i int) bool {
 	c := &s.who[i]
 	switch c.phase {
@@ -106,7 +106,7 @@ func (x *qExplorer) step(s *qState, i int) bool {
 	return true
 }
 
-// decide acts on a contender's list.
+// decide() acts on a contender's list.
 func (x *qExplorer) decide(s *qState, i int) {
 	c := &s.who[i]
 	p, bit := x.place(s, i, c.list)
@@ -134,7 +134,7 @@ func (x *qExplorer) decide(s *qState, i int) {
 	}
 }
 
-// wake lets a contender whose wait is over continue.
+// wake() continues with a contender whose wait is over.
 func (x *qExplorer) wake(s *qState, i int) {
 	c := &s.who[i]
 	there := c.there || x.mutation == qNeverLooks

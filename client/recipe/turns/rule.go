@@ -65,7 +65,7 @@ type census struct {
 	stranger      recipe.Contender // a contender of another program
 }
 
-// add counts a contender of the queue. A guest is a kazoo lock that is configured to look at
+// add() counts a contender of the queue. A guest is a kazoo lock that is configured to look at
 // package client's nodes too.
 func (s *census) add(c recipe.Contender, guest bool) {
 	s.late = s.late || c.Seq < 0 || c.Seq > maxForeignSeq
@@ -83,7 +83,7 @@ func (s *census) add(c recipe.Contender, guest bool) {
 	}
 }
 
-// check returns an error if a contender cannot read or order the names of all others.
+// check() returns an error if a contender cannot read or order the names of all others.
 func (s *census) check(q Rule) error {
 	switch {
 	case s.kazoo && s.peers && q.Layout == recipe.LayoutCurator:

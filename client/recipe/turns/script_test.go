@@ -167,7 +167,7 @@ func (s *script) add(a *actor, name string) {
 	a.nodes = append(a.nodes, recipe.Node{Name: name, Session: int64(a.letter), Czxid: s.zxid, Ctime: s.zxid})
 }
 
-// tell prints what a contender does.
+// tell() prints what a contender does.
 func (s *script) tell(a *actor, format string, args ...any) {
 	fmt.Fprintf(&s.out, "%c %s\n", a.letter, fmt.Sprintf(format, args...))
 }
@@ -219,7 +219,7 @@ func (s *script) step(a *actor) Step {
 	return DecideWrite(&v, a.id)
 }
 
-// decide lets a contender act on fresh looks until it holds or waits.
+// decide() lets a contender act on fresh looks until it holds or waits.
 func (s *script) decide(a *actor) {
 	for range 5 {
 		switch step := s.step(a); step.Do {
@@ -282,7 +282,7 @@ func (s *script) grant(a *actor) {
 	s.add(a, txn.Create.Name(true))
 }
 
-// downgrade replaces the node of a writer by a read node.
+// downgrade() replaces the node of a writer by a read node.
 func (s *script) downgrade(a *actor) {
 	old := a.nodes[0].Name
 	a.nodes = nil
@@ -295,7 +295,7 @@ func (s *script) downgrade(a *actor) {
 	s.add(a, recipe.NodeName(l, recipe.RoleRead, a.id, "h")+fmt.Sprintf("%010d", c.Seq))
 }
 
-// take lets the head of a semaphore's queue take permits.
+// take() lets the head of a semaphore's queue take permits.
 func (s *script) take(a *actor, n int) {
 	if len(a.nodes) == 0 {
 		s.number(a, roles["lock"])
@@ -334,7 +334,7 @@ func namesOf(nodes []recipe.Node) (names []string) {
 	return names
 }
 
-// sides returns the nodes of a semaphore's queue, and the nodes of its permits.
+// sides() returns the nodes of a semaphore's queue, and the nodes of its permits.
 func (s *script) sides() (places, permits []recipe.Node) {
 	for _, n := range s.all() {
 		if c, _, _ := recipe.ParseName(n.Name); c.Kind == recipe.RoleLease {
@@ -346,7 +346,7 @@ func (s *script) sides() (places, permits []recipe.Node) {
 	return places, permits
 }
 
-// show prints the lock.
+// show() prints the lock.
 func (s *script) show() {
 	d := &Dir{Path: "/l", Nodes: s.all()}
 	dirs := []*Dir{d}

@@ -86,9 +86,9 @@ func (s *semaphore) lock(w Watches) recipe.Queue {
 	return q
 }
 
-// pending returns the index of the permit that is not granted yet. It returns -1 if all permits are granted.
-// In Curator's recipe the first contender of the queue makes the node of its permit. Then it watches the
-// directory and waits until there are few enough permits. Package client counts before it makes a permit.
+// pending() returns the index of the permit that is not granted yet. It returns -1 if all permits are
+// granted. In Curator's recipe the first contender of the queue makes the node of its permit. Then it watches
+// the directory and waits until there are few enough permits. Package client counts before it makes a permit.
 func (s *semaphore) pending(permits, queue []item, limit int, w Watches) int {
 	if len(queue) == 0 || s.permits == nil || s.permits.Path == s.path {
 		return -1

@@ -70,7 +70,7 @@ func (d *Dir) lone(list []item, w Watches, left *int) []recipe.Queue {
 				!named
 		})
 		if !named && len(losers) == 0 {
-			continue // a member of a group, or a lock without waiters
+			continue // the name shows no lock, and no other session waits
 		}
 		it.e.Node = ""
 		found = append(found, simple(recipe.Join(d.Path, it.Node.Name), it, losers, 0, left))
@@ -78,8 +78,8 @@ func (d *Dir) lone(list []item, w Watches, left *int) []recipe.Queue {
 	return found
 }
 
-// simple returns a lock of one node. Its waiters have no node, only a watch; `left` is how many more waiters
-// may become entries.
+// simple() returns a lock of one node. Its waiters have no node, only a watch; `left` is how many more
+// waiters may become entries.
 func simple(path string, it *item, watchers []int64, next int32, left *int) recipe.Queue {
 	q := recipe.Queue{Lock: recipe.Lock{Path: path, Kind: recipe.KindSimple,
 		Layouts: []recipe.Layout{recipe.LayoutLone}, Next: next, Total: 1}}

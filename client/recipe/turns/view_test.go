@@ -103,7 +103,7 @@ func TestHoldsThatSayWhenTheyBegan(t *testing.T) {
 	expect.Equal(t, Assemble([]*Dir{d}, nil)[0].Policy, "", "a lock without nodes of a policy has one")
 }
 
-// A lone node named lock is the lock of its directory if the node has a record, or if a session watches the
+// A lone node named `lock` is the lock of its directory if the node has a record, or if a session watches the
 // directory.
 func TestDirectoryOfOneNode(t *testing.T) {
 	record := string(recipe.EncodeOwner(recipe.Owner{Host: "h"}))

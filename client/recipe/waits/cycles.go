@@ -15,7 +15,7 @@ type search struct {
 	locks    []recipe.Queue
 	parties  []member
 	sessions map[recipe.Session]int32
-	tasks    map[uint64]int32 // by the hash of the task's name, because clients choose the names
+	tasks    map[uint64]int32 // party of each task, by a hash of its name, because clients choose it
 	seed     maphash.Seed
 	sets     []blockers
 	list     []wait
@@ -23,7 +23,7 @@ type search struct {
 	cycles   int
 }
 
-// member is a party of waits.
+// member is a party as the search sees it.
 type member struct {
 	entry *recipe.Entry // the party's first contender
 	task  bool
@@ -117,14 +117,14 @@ func (w *search) party(c *recipe.Entry) int32 {
 	return fresh
 }
 
-// The type same identifies a list of blockers that several contenders share.
+// The type `same` identifies a list of blockers that several contenders share.
 type same struct {
 	first *string
 	len   int
 	any   bool
 }
 
-// add adds the waits of one lock. The maps must be empty.
+// add() adds the waits of one lock. The maps must be empty.
 func (w *search) add(lock int32, by map[string]*recipe.Entry, sets map[same]int32) {
 	q := &w.locks[lock]
 	for _, l := range [][]recipe.Entry{q.Holders, q.Waiters} {
@@ -226,7 +226,7 @@ func (w *search) findCycles() {
 	w.components()
 }
 
-// components finds the groups of stuck parties that can all reach each other. The vertices are the parties
+// components() finds the groups of stuck parties that can all reach each other. The vertices are the parties
 // and then the sets of blockers. A path from a session through a set straight back to the same session is not
 // a cycle. The session is in a cycle only if another path leads through other parties.
 func (w *search) components() {

@@ -74,7 +74,7 @@ func (d *describer) edgesOf(w *wait, ofCycle bool) {
 	}
 }
 
-// witness adds a wait inside a cycle to the description of the cycle.
+// witness() adds a wait inside a cycle to the description of the cycle.
 func (d *describer) witness(w *wait) {
 	c, path := &d.g.Cycles[d.parties[w.from].cycle-1], d.locks[w.lock].Path
 	c.Since = max(c.Since, w.entry.Since)

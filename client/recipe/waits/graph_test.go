@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/race"
 )
 
-// crowd returns a lock with a policy that has the given numbers of read holds, write holds and queue nodes.
+// crowd() returns a lock with a policy that has the given numbers of read holds, write holds and queue nodes.
 func crowd(path string, readers, writers, queued int) *turns.Dir {
 	d := &turns.Dir{Path: path}
 	add := func(k recipe.PolicyRole, session int64, n int) {
@@ -84,7 +84,7 @@ func TestAGraphCountsTheCyclesThatItLeavesOut(t *testing.T) {
 	}
 }
 
-// plain finds the entries in cycles as the definition says: remove every party that can proceed, then see
+// plain() finds the entries in cycles as the definition says: remove every party that can proceed, then see
 // which remaining parties reach themselves.
 func plain(list []recipe.Queue) (in map[string]bool) {
 	name := func(e *recipe.Entry) string {
@@ -220,8 +220,8 @@ func TestCyclesThroughSharedBlockers(t *testing.T) {
 	expect.That(t, found > 100, "%d parties in cycles, want more than 100", found)
 }
 
-// Parties that can only wait for each other make a cycle. A watch does not widen the cycle, and a task is in
-// one cycle only.
+// Parties that can only wait for each other make a cycle. A party that is known only by its watch does not
+// join a cycle, and a task is in one cycle only.
 func TestCyclesOfParties(t *testing.T) {
 	entry := func(task string, blocked ...string) recipe.Entry {
 		return recipe.Entry{Node: task, Owner: &recipe.Owner{Task: task}, BlockedBy: blocked}

@@ -24,7 +24,7 @@ type Program[C any] struct {
 	Details map[string]string
 	// OtherCommands and OtherFlags map the words of other programs to the words of this one.
 	OtherCommands, OtherFlags map[string]string
-	// Run makes a C from the call and calls the function with it.
+	// Run makes a value of type C from the call, and calls the function with it.
 	Run func(*Call, func(C) error) error
 	// Plain runs the program without a command. If it is nil, a command is needed.
 	Plain func(args []string) int
@@ -32,7 +32,7 @@ type Program[C any] struct {
 	Names func(flags *pflag.FlagSet, dir string) []string
 	// Pages are further manual pages, by name and section.
 	Pages map[string]func(io.Writer)
-	// Clean makes text of other programs in messages harmless.
+	// Clean makes text from other programs harmless before it is shown in a message.
 	Clean          func(string) string
 	Usage, Failed  int // exit codes
 	Stdout, Stderr io.Writer

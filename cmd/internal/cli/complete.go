@@ -83,7 +83,7 @@ complete -c PROGRAM -n __PROGRAM_in_command -xa '(__PROGRAM_complete_command)'
 `,
 }
 
-// complete writes the candidates for the last word. It returns false if that word is the name of a file.
+// complete() writes the candidates for the last word. It returns false if that word is the name of a file.
 func (p *Program[C]) complete(words []string) bool {
 	list, ok := p.candidates(words)
 	for _, c := range list {
@@ -152,7 +152,7 @@ func pendingFlag(fs *pflag.FlagSet, words []string) *pflag.Flag {
 	return f
 }
 
-// flagValues lists the values of a flag that has a fixed set.
+// flagValues lists the values of a flag that has a fixed set of values.
 func flagValues(f *pflag.Flag, prefix, before string) (list []Meaning, ok bool) {
 	if f == nil {
 		return nil, true
@@ -173,7 +173,7 @@ func flagValues(f *pflag.Flag, prefix, before string) (list []Meaning, ok bool) 
 	return list, true
 }
 
-// operands lists the possible operands: the command's words, or paths on the server.
+// operands() lists the possible operands: the command's words, or paths on the server.
 func (p *Program[C]) operands(c *Command[C], fs *pflag.FlagSet, before []string, last string) (
 	list []Meaning, ok bool) {
 	_ = fs.Parse(before) // the command itself reports mistakes when it runs

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// large returns a program with each kind of flag and operand. If `plain` is true, it also runs without a
+// large() returns a program with each kind of flag and operand. If `plain` is true, it also runs without a
 // command.
 func large(plain bool) *Program[*Call] {
 	p := &Program[*Call]{Name: "large", Does: "does much",
@@ -66,7 +66,7 @@ func large(plain bool) *Program[*Call] {
 	return p
 }
 
-// call runs p and returns its exit code and what it wrote.
+// call() runs p and returns its exit code and what it wrote.
 func call(p *Program[*Call], args ...string) (code int, out, complaints string) {
 	var o, e strings.Builder
 	p.Stdout, p.Stderr = &o, &e
@@ -114,7 +114,7 @@ func TestCandidates(t *testing.T) {
 		{false, []string{"ls", "--on-lost", ""}, "term\tWHAT to do\nkill\tWHAT to do\nwarn\tWHAT to do\n"},
 		{false, []string{"ls", "-s", ""}, ""},
 		{false, []string{"ls", "--", "--s"}, ""},
-		{false, []string{"ls", ""}, "/app\t\n/zoo\t\n"}, // no names that a shell would split
+		{false, []string{"ls", ""}, "/app\t\n/zoo\t\n"}, // a name that a shell would split is left out
 		{false, []string{"ls", "/"}, "/app\t\n/zoo\t\n"},
 		{false, []string{"ls", "/z"}, "/zoo\t\n"},
 		{false, []string{"ls", "/app/"}, "/app/x\t\n/app/y\t\n"},
@@ -158,8 +158,8 @@ func TestFirstWordsAndMistakes(t *testing.T) {
 		plain      bool
 		args       string
 		code       int
-		out        string // beginning of the output
-		complaints string // a part of the messages; empty: no message
+		out        string // expected beginning of the output
+		complaints string // expected part of the messages; empty: no message
 	}{
 		{true, "", 7, "plain []", ""},
 		{true, "--dev", 7, `plain ["--dev"]`, ""},
@@ -278,7 +278,7 @@ func TestFlagText(t *testing.T) {
 		"      " + strings.Repeat("x", helpWidth-helpIndent-2) + " y", "      z"}, "a line may end at the bound")
 }
 
-// A manual page can be the program's own or a further one.
+// Besides the program's own manual page there are the pages in `Pages`.
 func TestManualPages(t *testing.T) {
 	p := large(true)
 	code, out, _ := call(p, "manual")

@@ -22,7 +22,7 @@ func TestErrorsBecomeExitCodes(t *testing.T) {
 		err  error
 		code int
 		told string
-		is2  bool // HasCode 2
+		is2  bool // whether HasCode(err, 2) is true
 	}{
 		{nil, 0, "", false},
 		{Exit(0), 0, "", false},
@@ -34,7 +34,7 @@ func TestErrorsBecomeExitCodes(t *testing.T) {
 			try, false},
 		{fmt.Errorf("outer: %w", Usagef("inner")), 8, "large: cmd: outer: inner\n" + try, false},
 		{fmt.Errorf("outer: %w", Exit(2)), 2, "", true},
-		{&ExitError{2, Usagef("mistake")}, 8, "large: cmd: mistake\n" + try, false}, // the mistake counts
+		{&ExitError{2, Usagef("mistake")}, 8, "large: cmd: mistake\n" + try, false}, // the mistake decides
 		{io.EOF, 9, "large: cmd: EOF\n", false},
 	} {
 		var complaints strings.Builder

@@ -33,7 +33,7 @@ func (p *Program[C]) Overview(w io.Writer) {
 	}
 }
 
-// help writes the help of a command.
+// help() writes the help of a command.
 func (p *Program[C]) help(w io.Writer, c *Command[C]) {
 	fmt.Fprintf(w, "%s\n\n%s.\n", strings.TrimSpace("Usage: "+p.Name+" "+c.Name+" [OPTIONS] "+c.Args), c.Does)
 	if c.Help != "" {
@@ -45,7 +45,7 @@ func (p *Program[C]) help(w io.Writer, c *Command[C]) {
 	}
 }
 
-// sentence begins a text with a capital letter.
+// sentence() begins a text with a capital letter.
 func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // helpWidth is the column at which texts of a program's own flags are wrapped; helpIndent is the

@@ -132,8 +132,8 @@ func (p *Program[C]) FlagList(fs *pflag.FlagSet) (list []Meaning) {
 	return list
 }
 
-// escape makes text safe for roff: no line becomes a request, a dash can be copied as a dash, and characters
-// outside ASCII are written by their names.
+// escape() makes text safe for roff: no line becomes a request, a dash can be copied as a dash, and
+// characters outside ASCII are written by their names.
 func escape(text string) string {
 	var b strings.Builder
 	begins := true

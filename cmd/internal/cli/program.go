@@ -1,6 +1,6 @@
 // Package cli is the command line of zlockd and zlock. A [Program] is one table of commands and flags. The
 // package derives from it the parser, help, messages about mistakes, suggestions, completion and manual
-// pages. Tests compare the tables of the documentation with it.
+// pages. Tests compare this table with the tables of the documentation.
 package cli
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/release"
 )
 
-// Main runs a command line and returns the exit code. args has no program name.
+// Main runs a command line and returns the exit code. `args` does not contain the program's name.
 func (p *Program[C]) Main(args []string) int {
 	if len(args) == 0 && p.Plain == nil {
 		p.Overview(p.Stderr)
@@ -51,7 +51,7 @@ func (p *Program[C]) Main(args []string) int {
 	return p.Report("", Usagef("unknown command %q%s", first, meant))
 }
 
-// run parses the command's arguments and runs the command.
+// run() parses the command's arguments and runs the command.
 func (p *Program[C]) run(c *Command[C], args []string) error {
 	fs, run := p.flagSet(c)
 	if err := fs.Parse(args); err != nil {
@@ -125,7 +125,7 @@ func (p *Program[C]) Report(command string, err error) int {
 	return p.Failed
 }
 
-// complain prints one message for each of the mistakes that err joins.
+// complain() prints one message for each of the mistakes that err joins.
 func (p *Program[C]) complain(command string, err error) {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range many.Unwrap() {

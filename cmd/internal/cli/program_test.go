@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// small is a program with a group of flags and two commands.
+// small() is a program with a group of flags and two commands.
 func small(out, complaints *strings.Builder) *Program[string] {
 	level := "low"
 	return &Program[string]{Name: "small", Does: "does little", Synopsis: []string{"COMMAND", "[FLAG]"},
@@ -46,7 +46,7 @@ func small(out, complaints *strings.Builder) *Program[string] {
 func TestManualHasEveryPart(t *testing.T) {
 	var page, out, complaints strings.Builder
 	small(&out, &complaints).Manual(&page)
-	_, text, _ := strings.Cut(page.String(), "\n") // everything after the release
+	_, text, _ := strings.Cut(page.String(), "\n") // leave out the first line, which has the release
 	expect.Equal(t, text, `.SH NAME
 small \- does little
 .SH SYNOPSIS

@@ -37,13 +37,13 @@ func Nearest(word string, known []string) string {
 	return ""
 }
 
-// squeeze removes the differences in how people write a word: case, dashes, underscores and dots.
+// squeeze() removes the differences in how people write a word: case, dashes, underscores and dots.
 func squeeze(s string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
 }
 
-// distance returns how many letters must be added, removed, changed, or swapped with the next letter to turn
-// a into b.
+// distance() returns how many letters must be added, removed, changed, or swapped with the next letter to
+// turn the word `a` into the word `b`.
 func distance(a, b string) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	before, last, now := rows[0], rows[1], rows[2]

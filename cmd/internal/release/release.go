@@ -23,8 +23,8 @@ var (
 //go:embed RELEASES
 var list string
 
-// Version returns the version that the linker set. Without that, it returns the module's version if the go
-// command installed the program by a version. Otherwise it returns the newest release with "-dev".
+// Version returns the version that the linker set. Without that, it returns the module's version if
+// go install PATH@VERSION installed the program. Otherwise it returns the newest release with "-dev".
 func Version() string {
 	v := set
 	if v == "" {
@@ -37,8 +37,8 @@ func Version() string {
 	return regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(strings.TrimPrefix(v, "v"), ".")
 }
 
-// moduleVersion returns the module's version if the go command installed the program by a version. A build in
-// a checkout has a pseudo-version, which is not a release.
+// moduleVersion returns the module's version if go install PATH@VERSION installed the program. A build in a
+// checkout has a pseudo-version, which is not a release.
 func moduleVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || !regexp.MustCompile(`^v\d+\.\d+\.\d+$`).MatchString(info.Main.Version) {

@@ -14,9 +14,9 @@ import (
 // collect a heap of a few megabytes many times a second.
 const minHeap = 64 << 20
 
-// gcPercent returns the GOGC at which the next collection begins no earlier than at minHeap,
-// and 100 once the live heap is half of minHeap. 1600 raises the runtime's own smallest heap
-// from 4 MB to 64 MB.
+// gcPercent returns the value of GOGC with which the next collection begins at minHeap or later. If the
+// live heap is at least half of minHeap, the value is 100, as usual. The value 1600 raises the runtime's own
+// smallest heap from 4 MB to 64 MB.
 func gcPercent(live uint64) int {
 	const least, most = 100, 1600
 	if live == 0 {
@@ -25,8 +25,8 @@ func gcPercent(live uint64) int {
 	return int(min(max(100*minHeap/live, 200)-100, most))
 }
 
-// tuneGC sets the collector's percentage to gcPercent of the live heap after every collection.
-// It leaves an operator's GOGC alone.
+// tuneGC sets GOGC after every collection, to gcPercent() of the live heap. It does nothing if the operator
+// has set GOGC.
 func tuneGC() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -44,8 +44,8 @@ func tuneGC() {
 	runtime.SetFinalizer(sentinel(), again)
 }
 
-// sentinel returns an object that is soon garbage. It has a block of its own, so that no live object in the
-// same block keeps it.
+// sentinel() returns an object that is soon garbage. It has a block of memory of its own: a live object in
+// the same block would keep it.
 func sentinel() *byte { return &make([]byte, 16)[0] }
 
 const (

@@ -22,7 +22,7 @@ type logQueue struct {
 	w     io.Writer
 	max   int64
 	log   atomic.Pointer[slog.Logger] // reports lost lines; nil: no report
-	lines chan []byte                 // an empty line asks for a signal on flushed
+	lines chan []byte                 // an empty line asks for a signal on `flushed`
 	bytes atomic.Int64                // bytes of the queued lines and of the line being written
 	total atomic.Int64                // lost lines
 
@@ -59,7 +59,7 @@ func (q *logQueue) lost() int64 { return q.total.Load() }
 // tellBy makes the queue report lost lines to `log`, which writes to the queue.
 func (q *logQueue) tellBy(log *slog.Logger) { q.log.Store(log) }
 
-// run writes the queued lines. A write that fails loses its line.
+// run() writes the queued lines. A write that fails loses its line.
 func (q *logQueue) run() {
 	told := int64(0) // lost lines that were reported
 	for line := range q.lines {
@@ -80,7 +80,7 @@ func (q *logQueue) run() {
 	}
 }
 
-// flush waits until the queue is written, but no longer than the time `most`.
+// flush() waits until the queue is written, but no longer than the time `most`.
 func (q *logQueue) flush(most time.Duration) {
 	end := time.After(most)
 	select {

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 )
 
-// Main runs zlockd with its arguments, the name of the program first, and returns the exit code. If kerberos
-// is nil it refuses the options of Kerberos.
+// Main runs zlockd with its arguments, the name of the program first, and returns the exit code. If
+// `kerberos` is nil, it refuses the options of Kerberos.
 func Main(args []string, kerberos Kerberos) int {
 	relaxTimers(args) // must come before the process handles signals
 	signals := make(chan os.Signal, 2)
@@ -52,7 +52,7 @@ func (d *daemon) serveWith(args []string) int {
 	}
 	d.setLevel(s)
 	log := newLogger(d.stderr, &d.level, s.LogFormat)
-	if len(s.Peers) > 1 { // operators read the lines of several servers together
+	if len(s.Peers) > 1 { // name the server: operators read the logs of several servers together
 		log = log.With("server", s.ID)
 	}
 	if q, ok := d.stderr.(*logQueue); ok {
@@ -69,7 +69,7 @@ func (d *daemon) serveWith(args []string) int {
 	return d.serve(args, s, log)
 }
 
-// serve runs the server until a signal comes or the server fails.
+// serve() runs the server until a signal comes or the server fails.
 func (d *daemon) serve(args []string, s *settings.Settings, log *slog.Logger) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -129,7 +129,7 @@ func (d *daemon) serve(args []string, s *settings.Settings, log *slog.Logger) in
 	}
 }
 
-// stop shuts the server down. A second signal, or data.StopTime, cuts that short.
+// stop() shuts the server down. A second signal, or data.StopTime, cuts that short.
 func (d *daemon) stop(p process, log *slog.Logger) int {
 	ctx, cancel := context.WithTimeout(context.Background(), data.StopTime)
 	defer cancel()

@@ -42,7 +42,7 @@ func newNotifier(getenv func(string) string, log *slog.Logger) *notifier {
 	return n
 }
 
-// tell sends lines to the manager.
+// tell() sends lines to the manager.
 func (n *notifier) tell(lines string) {
 	if n.conn == nil {
 		return
@@ -59,7 +59,7 @@ func (n *notifier) ready(l readyLine) {
 	n.tell(fmt.Sprintf("READY=1\nSTATUS=serving clients at %s, mode %s", l.client, l.mode))
 }
 
-// reloading reports that the server reads its configuration again. It also reports the present time of the
+// reloading() reports that the server reads its configuration again. It also reports the present time of the
 // monotonic clock, which the manager compares with its own times.
 func (n *notifier) reloading() {
 	if n.up.Load() {
@@ -67,20 +67,20 @@ func (n *notifier) reloading() {
 	}
 }
 
-// reloaded reports that the server has read its configuration.
+// reloaded() reports that the server has read its configuration.
 func (n *notifier) reloaded() {
 	if n.up.Load() {
 		n.tell("READY=1")
 	}
 }
 
-// stopping reports that the server shuts down.
+// stopping() reports that the server shuts down.
 func (n *notifier) stopping() { n.tell("STOPPING=1\nSTATUS=stopping") }
 
 // statusEvery is how often follow() reads the status line.
 const statusEvery = 5 * time.Second
 
-// follow keeps the status line current. Each time that status() returns, it tells the watchdog that the
+// follow() keeps the status line current. Each time that status() returns, it tells the watchdog that the
 // server works: status() takes the lock of the state, so it does not return while the server cannot apply an
 // entry.
 func (n *notifier) follow(ctx context.Context, status func() string) {

@@ -163,7 +163,7 @@ func stderrPipe(t *testing.T, fill bool) (p *daemonProcess, r *os.File) {
 	return p, r
 }
 
-// busy makes the server log a lot.
+// busy() makes the server log a lot.
 func (p *daemonProcess) busy(t *testing.T) {
 	t.Helper()
 	for range 200 {

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// varying lists the parts of an answer that differ from run to run, and the text that replaces them in a
+// `varying` lists the parts of an answer that differ from run to run, and the text that replaces them in a
 // script.
 var varying = []struct {
 	form *regexp.Regexp

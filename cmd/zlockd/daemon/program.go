@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 )
 
-// program describes the command line of zlockd.
+// program() describes the command line of zlockd.
 func (d *daemon) program() *cli.Program[*data.Call] {
 	return &cli.Program[*data.Call]{
 		Name: "zlockd", Does: "a lock server that speaks the ZooKeeper protocol",

@@ -16,7 +16,7 @@ func (d *daemon) setLevel(s *settings.Settings) {
 	d.level.Set(l)
 }
 
-// live lists the flags that take effect without a restart.
+// `live` lists the flags that take effect without a restart.
 var live = []string{"log-level", "4lw-whitelist", "max-client-cnxns", "max-cnxns", "sasl-users",
 	"ticket-tokens", "kerberos-keytab", "kerberos-principal", "kerberos-rules", "kerberos-remove-host",
 	"kerberos-remove-realm"}

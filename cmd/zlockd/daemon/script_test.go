@@ -90,7 +90,7 @@ func runZlockd(t *testing.T, dir string, args []string) string {
 	return transcript(hide(stdout.String()), hide(stderr.String())) + code
 }
 
-// transcript returns the output of a command in the form of a script.
+// transcript() returns the output of a command in the form of a script.
 func transcript(stdout, stderr string) string {
 	var b strings.Builder
 	for _, stream := range []struct{ name, text string }{{"out: ", stdout}, {"err: ", stderr}} {

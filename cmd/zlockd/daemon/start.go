@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// running adapts a server to the daemon.
+// The type running adapts a server to the daemon.
 type running struct {
 	*server.Instance
 	audit *audit.Log // nil: there is no audit log
@@ -138,7 +138,7 @@ func serverOptions(s *settings.Settings, log *slog.Logger) (server.Options, erro
 	return o, nil
 }
 
-// orNoLimit converts a number for package clients, where 0 is the default and not "no limit".
+// orNoLimit converts a limit for package clients. There 0 is the default limit, and -1 means no limit.
 func orNoLimit(n int) int {
 	if n == 0 {
 		return -1

@@ -12,15 +12,15 @@ import (
 const (
 	usualSlack  = 50_000    // ns: the default of Linux
 	serverSlack = 1_000_000 // ns
-	// relaxed is the environment variable of a program that relaxTimers has executed.
+	// The environment variable `relaxed` is set in a program that relaxTimers has executed.
 	relaxed = "_ZLOCKD_TIMERS_RELAXED"
 )
 
-// relaxTimers lets Linux wake the threads of a server up to a millisecond late when a sleep ends. Go's
-// monitor thread asks for sleeps of 20 µs as long as any goroutine runs, and that took a third of the
-// processor time of a replicated write (decision 16). Threads inherit the slack, and the monitor starts
-// before main, so the program executes itself again. A slack that the operator has chosen is kept. If
-// anything fails, the server runs without this.
+// relaxTimers lets the sleeps of a server's threads end up to a millisecond late. Go's monitor thread asks
+// for sleeps of 20 µs as long as any goroutine runs, and that took a third of the processor time of a
+// replicated write (decision 16). Threads inherit the slack, and the monitor starts before main, so the
+// program executes itself again. A slack that the operator has chosen is kept. If anything fails, the server
+// runs without more slack.
 func relaxTimers(args []string) {
 	if len(args) > 1 && !strings.HasPrefix(args[1], "-") {
 		return // a command, which ends soon

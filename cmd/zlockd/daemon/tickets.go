@@ -11,7 +11,7 @@ import (
 const devTickets = "127.0.0.1:8183"
 
 // ticketAddr returns the address of the port for tickets; it is "" if the server must not open that port.
-// anyPort says that the server may use another port if that port is in use, because several servers for
+// `anyPort` says that the server may use another port if that port is in use, because several servers for
 // development may run at once.
 func ticketAddr(s *settings.Settings) (addr string, anyPort bool) {
 	if s.Dev && s.TicketAddr == "" {

@@ -29,7 +29,8 @@ func newClientTLS(s *settings.Settings, log *slog.Logger) (*tls.Config, *tlsfile
 	return serverTLS(f, auth, least, log)
 }
 
-// newHTTPTLS is like newClientTLS, for a port that speaks HTTP; f and addr are the port's flags and address.
+// newHTTPTLS is like newClientTLS(), for a port that speaks HTTP. `f` has the port's flags, `addr` its
+// address.
 func newHTTPTLS(f *settings.TLSFlags, addr string, auth tls.ClientAuthType, log *slog.Logger) (*tls.Config,
 	*tlsfiles.Files, error) {
 	if f.Cert == "" || settings.OrNone(addr) == "" {
@@ -49,8 +50,8 @@ func serverTLS(f settings.TLSFlags, auth tls.ClientAuthType, least uint16, log *
 	if f.CA == "" {
 		auth = tls.NoClientCert
 	}
-	// A TLS port opens only if its configuration has a certificate. Connections do not use this one: each gets a
-	// configuration from GetConfigForClient.
+	// A TLS port opens only if its configuration has a certificate. No connection uses this certificate: each
+	// one gets a configuration from GetConfigForClient.
 	conf := &tls.Config{MinVersion: least, Certificates: []tls.Certificate{files.Get(time.Now()).Pair}}
 	var last *tls.Config
 	var of *tlsfiles.Loaded

@@ -69,7 +69,7 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 // The test asks the admin port by https, with and without a certificate, and by http. A zoo.cfg with
 // portUnification allows both https and http.
 func TestAdminPortSpeaksTLS(t *testing.T) {
-	a := &certs.Authority{Dir: t.TempDir(), Life: 60 * 24 * time.Hour} // long enough for /health
+	a := &certs.Authority{Dir: t.TempDir(), Life: 60 * 24 * time.Hour} // so long that /health does not warn
 	a.Cert, a.Key = a.Sign(t, "ca", nil)
 	a.Sign(t, "server", nil)
 	a.Sign(t, "client", nil)
@@ -90,7 +90,7 @@ func TestAdminPortSpeaksTLS(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
 		flags             []string
-		http, bare, known bool // which requests are answered: clear text, no certificate, a known one
+		http, bare, known bool // whether the port answers in clear text, without a certificate, with a known one
 	}{
 		{"TLS", files, false, true, true},
 		{"with certificates", append(files, "--admin-tls-ca", a.File("ca.pem")), false, false, true},
@@ -108,7 +108,7 @@ func TestAdminPortSpeaksTLS(t *testing.T) {
 	}
 }
 
-// answers reports whether a GET with these certificates gets an answer with this text.
+// answers() reports whether a GET with these certificates gets an answer with this text.
 func answers(url, text string, roots *x509.CertPool, certs []tls.Certificate) bool {
 	c := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}}}
@@ -131,7 +131,7 @@ func TestMetricsPortSpeaksTLS(t *testing.T) {
 	for _, c := range []struct {
 		name              string
 		flags             []string
-		http, bare, known bool // which requests are answered: clear text, no certificate, a known one
+		http, bare, known bool // whether the port answers in clear text, without a certificate, with a known one
 	}{
 		{"clear text", nil, true, false, false},
 		{"TLS", files, false, true, true},
@@ -253,7 +253,7 @@ func threeServersOverTLS(t *testing.T) (wrong []string) {
 	return wrong
 }
 
-// secured starts three servers with TLS on the ports for clients, peers and administration.
+// secured() starts three servers with TLS on the ports for clients, peers and administration.
 func secured(t *testing.T, a *certs.Authority, more ...string) (servers []*daemonProcess) {
 	t.Helper()
 	ports := must.Get(cluster.FreePorts(3))(t)
@@ -279,7 +279,7 @@ func secured(t *testing.T, a *certs.Authority, more ...string) (servers []*daemo
 	return servers
 }
 
-// renew writes new certificates for a server.
+// renew() writes new certificates for a server.
 func renew(t *testing.T, a *certs.Authority, id int) (clients, peers *x509.Certificate) {
 	t.Helper()
 	clients, _ = a.Sign(t, fmt.Sprintf("server%d", id), nil)

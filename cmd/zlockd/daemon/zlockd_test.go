@@ -34,7 +34,7 @@ type daemonProcess struct {
 	ready  map[string]string // fields of the ready line
 }
 
-// launch starts zlockd and waits for its ready line.
+// launch() starts zlockd and waits for its ready line.
 func launch(t *testing.T, args ...string) *daemonProcess {
 	t.Helper()
 	p := begin(t, args...)
@@ -42,7 +42,7 @@ func launch(t *testing.T, args ...string) *daemonProcess {
 	return p
 }
 
-// begin starts zlockd.
+// begin() starts zlockd.
 func begin(t *testing.T, args ...string) *daemonProcess {
 	t.Helper()
 	p := prepare(args...)
@@ -50,7 +50,7 @@ func begin(t *testing.T, args ...string) *daemonProcess {
 	return p
 }
 
-// prepare returns a zlockd that has not been started.
+// prepare() returns a zlockd that has not been started.
 func prepare(args ...string) *daemonProcess {
 	p := &daemonProcess{cmd: exec.Command(os.Args[0], args...), stderr: new(must.Text),
 		ready: make(map[string]string)}
@@ -59,7 +59,7 @@ func prepare(args ...string) *daemonProcess {
 	return p
 }
 
-// begin starts p.
+// begin() starts p.
 func (p *daemonProcess) begin(t *testing.T) {
 	t.Helper()
 	var err error
@@ -113,7 +113,7 @@ func (p *daemonProcess) session(t *testing.T) *zk.Conn {
 	return conn
 }
 
-// get sends a request to the admin port.
+// get() sends a request to the admin port.
 func (p *daemonProcess) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	r := must.Get(http.Get("http://" + p.ready["admin"] + path))(t)
@@ -122,7 +122,7 @@ func (p *daemonProcess) get(t *testing.T, path string) (int, string) {
 	return r.StatusCode, string(b)
 }
 
-// stop sends a signal and returns the exit code.
+// stop() sends a signal and returns the exit code.
 func (p *daemonProcess) stop(t *testing.T) int {
 	t.Helper()
 	p.cmd.Process.Signal(syscall.SIGTERM)
@@ -234,7 +234,7 @@ func TestDataSurvivesAndIsNotShared(t *testing.T) {
 	expect.Has(t, p.word(t, "srvr"), "Node count: 5\n", "after the restart")
 }
 
-// fail runs a zlockd that must end by itself, and returns its exit code and output.
+// fail() runs a zlockd that must end by itself, and returns its exit code and output.
 func fail(t *testing.T, args ...string) (code int, output string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append(args, "--admin-addr", "off")...)

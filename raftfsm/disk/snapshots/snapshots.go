@@ -145,8 +145,9 @@ func (s *Store) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return meta, contentOf(f, meta), nil
 }
 
-// Content opens the content of a snapshot file. A file that disk.Found or a server has written has a trailer
-// after its content; Content also accepts a file without a trailer. It closes the file after an error.
+// Content opens the content of a snapshot file. A file that was written by disk.Found() or by a server has a
+// trailer after its content; Content also accepts a file without a trailer. It closes the file after an
+// error.
 func Content(f vfs.File) (io.ReadCloser, error) {
 	meta, err := readMeta(f)
 	if err != nil {

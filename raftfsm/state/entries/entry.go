@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// crcTable returns the table of CRC-32C. It is made on first use, which costs a quarter of a millisecond,
-// because most calls of zlock never need it.
+// crcTable returns the table of CRC-32C. To make it takes a quarter of a millisecond, and most calls of zlock
+// never need it. So it is made on first use.
 func crcTable() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // Begin appends an entry's header to b, which must be empty. Blocks are
@@ -60,7 +60,7 @@ func Check(b []byte) error {
 // Block is a run of requests of one stream, not yet decoded.
 type Block struct {
 	Origin   uint32 // id of the server that owns the stream; 0: the leader's own requests
-	Birth    uint32 // birth of the stream; 0: the block opens a stream, or has none
+	Birth    uint32 // birth of the stream; 0: the block opens a stream, or belongs to none
 	First    uint64 // number of the first request in the stream
 	Count    uint32
 	Requests []byte // encoded, one after the other

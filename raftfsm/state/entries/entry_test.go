@@ -13,8 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Read passes on each request as it was proposed, with its place in its stream, from an entry of either
-// kind.
+// From an entry of either kind, Read passes on each request as it was proposed, with its place in its stream.
 func TestEntriesAreRead(t *testing.T) {
 	ids := idsOf("a", 100)
 	list := []Request{

@@ -43,7 +43,7 @@ func AppendWith(b, request []byte, ids []jute.ID) []byte {
 	return append(b, request[head+4:]...)
 }
 
-// split cuts the first request of b into its parts; b must be well formed. `identities` is the encoding of
+// split() cuts the first request of b into its parts; b must be well formed. `identities` is the encoding of
 // the request's identities, with their count.
 func split(b []byte) (head, identities, body, rest []byte) {
 	head, b = b[:16], b[16:]

@@ -16,7 +16,7 @@ import (
 // Ask asks for one draw.
 type Ask struct {
 	Limit int64
-	Per   int64   // ms
+	Per   int64   // the period, in ms
 	Hash  [8]byte // hash of the request's secret, by which a repeated request is recognised
 }
 
@@ -26,7 +26,7 @@ type Drawn struct {
 	Told bool  // an earlier request with the same secret was granted, so this draw does not count
 	At   int64 // time of the grant, ms since 1970 by the cluster's clock
 	Left int64 // how many more draws are free now
-	Wait int64 // ms until the next draw is free, if this one was refused
+	Wait int64 // ms until the next draw is free, if this draw was refused
 }
 
 // Append appends the reply to a draw's request.
@@ -68,7 +68,7 @@ type Window struct {
 	newest string // the encoding of the draw that was granted last; recent does not contain it
 }
 
-// run is a number of grants. All of them count until the last one stops counting.
+// run is a group of grants. All of them count until the last one stops counting.
 type run struct{ first, last, n int64 }
 
 const recentSize = 16
@@ -191,7 +191,7 @@ func (w *Window) freeAt(d *Ask) int64 {
 	return w.last // no draw counts, so the limit is 0
 }
 
-// count records a grant.
+// count() records a grant.
 func (w *Window) count(now int64, hash [8]byte) {
 	w.last = now
 	if n := len(w.runs); n > 0 && (w.runs[n-1].first == now ||
@@ -208,7 +208,7 @@ func (w *Window) count(now int64, hash [8]byte) {
 // The window's encoding is its magic line, and then
 //
 //	keep · last · count · run* · recent*
-//	run    := last before the end of the window · last - first · n
+//	run    := the window's last - the run's last · the run's last - its first · n
 //	recent := time i64 · hash 8 bytes
 //
 // All fields except recent are varints.

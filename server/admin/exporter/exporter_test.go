@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// TestEveryMeasuredNameIsShown finds a counted name that no page shows, for example because the page spells
-// it differently.
+// A name that is counted is shown on a page. The test fails, for example, if the page spells the name
+// differently.
 func TestEveryMeasuredNameIsShown(t *testing.T) {
 	var m metrics.Set
 	s := &report.Status{Now: time.Unix(1, 0)}

@@ -9,9 +9,9 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// jvmCollector shows this process under the names that ZooKeeper's exporter uses for its virtual machine,
-// because boards and alerts use these names. Its threads are the goroutines, and its collections are those of
-// Go's garbage collector.
+// jvmCollector shows this process under the names that ZooKeeper's exporter uses for the Java virtual
+// machine, because boards and alerts use these names. It shows goroutines as threads, and the collections of
+// Go's garbage collector as Java's collections.
 type jvmCollector struct{}
 
 // jvmPools lists the parts of memory: the name of the pool, the name in runtime/metrics, and whether the part
@@ -37,7 +37,7 @@ var jvmStates = []struct{ state, metric string }{
 	{"IN_SYSTEM_CALL", "/sched/goroutines/not-in-go:goroutines"},
 }
 
-// Describe declares nothing. Collect has the names.
+// Describe declares nothing: Collect sends each metric with its description.
 func (jvmCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

@@ -72,8 +72,8 @@ func eachOf(name string, v metrics.Summary, advanced bool, tell func(name, value
 var peerStates = map[report.Mode]string{report.Leader: "leading - broadcast",
 	report.Follower: "following - broadcast", report.Observer: "observing - broadcast"}
 
-// plain replaces characters that may not be in a name of `mntr`: programs split its lines at blanks and match
-// its names by simple expressions.
+// plain replaces characters that may not be in a name of `mntr`: programs split the lines of `mntr` at blanks
+// and match the names by simple expressions.
 func plain(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -14,7 +14,8 @@ import (
 // The names below are those of ZooKeeper 3.8. Dashboards and alerts use them, so all names exist from the
 // start. If zlockd has no value for a name, the value stays zero.
 
-// gauge is a number that goes up and down. mntr always shows a gauge that is a float with a decimal point.
+// gauge is a number that goes up and down. If `float` is true, mntr shows the number always with a decimal
+// point.
 type gauge struct {
 	name, help string
 	value      float64
@@ -144,7 +145,8 @@ var (
 	}
 )
 
-// learnerFamilies are the families of a leader whose key is a follower. zlockd has no values for them.
+// learnerFamilies are the families in which a leader has one metric for each follower. zlockd has no values
+// for them.
 var learnerFamilies = []string{"ack_latency", "learner_handler_qp_size", "learner_handler_qp_time_ms"}
 
 // keyed returns the families of metrics that have a key.

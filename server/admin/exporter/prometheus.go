@@ -16,8 +16,8 @@ import (
 
 // Source has the data from which the metrics of a server and its process are made.
 type Source struct {
-	Status       func(report.Need) *report.Status // a fresh value at each call
-	LoginsFailed func() int64                     // at the admin port, since the start
+	Status       func(report.Need) *report.Status // returns a fresh value at each call
+	LoginsFailed func() int64                     // returns the number of failed logins at the admin port
 	NoJVM        bool                             // leave out the jvm_* metrics
 }
 
@@ -35,8 +35,8 @@ func (e Source) Handler() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
-// collector makes metrics from a Status. Each value has two names: the name in ZooKeeper's own exporter, and
-// the name in `mntr`, which other exporters pass on.
+// collector makes metrics from a Status. Each value has two names: one as in ZooKeeper's own exporter, and
+// one as in `mntr`. Other exporters pass on the names of `mntr`.
 type collector struct{ Source }
 
 // Describe declares nothing, because the set of metrics depends on the Status.

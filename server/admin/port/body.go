@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// ReadJSON reads the body of a request: one JSON value of at most `most` bytes whose fields `into` knows. It
-// refuses a body that goes on after the value.
+// ReadJSON reads the body of a request into `into`. The body must be one JSON value of at most `most` bytes.
+// ReadJSON refuses fields that `into` does not have, and anything that follows the value.
 func ReadJSON(w http.ResponseWriter, r *http.Request, most int64, into any) error {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
 	d.DisallowUnknownFields()

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// maxConns is how many connections an admin port has at a time. When a further connection arrives, the port
-// closes a connection that waits for no answer.
+// maxConns is the most connections that an admin port has at a time. When a further connection arrives, the
+// port closes a connection that waits for no answer.
 const maxConns = 256
 
 // LimitListener bounds the number of connections accepted from ln. The HTTP servers of this package mark the
@@ -23,8 +23,8 @@ func LimitListenerTo(ln net.Listener, most int) net.Listener {
 	return l
 }
 
-// limitListener closes an idle connection when a new one needs room. It chooses the address with the most
-// connections. So idle connections cannot keep health checks out.
+// limitListener closes an idle connection when a new one needs room. It closes a connection of the address
+// that has the most, so that idle connections cannot keep health checks out.
 type limitListener struct {
 	net.Listener
 	most int
@@ -40,7 +40,7 @@ type limitedConn struct {
 	net.Conn
 	l    *limitListener
 	addr string
-	busy int // requests that are being answered
+	busy int // the number of requests that are being answered
 }
 
 func (l *limitListener) Accept() (net.Conn, error) {

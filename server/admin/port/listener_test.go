@@ -96,7 +96,8 @@ func TestIdleConnectionsDoNotKeepHealthChecksOut(t *testing.T) {
 	}
 }
 
-// A request that is being answered is not cut off for a new connection, and the connections stay bounded.
+// A new connection does not cut off a request that is being answered, and the number of connections stays
+// bounded.
 func TestBusyConnectionsKeepTheirPlace(t *testing.T) {
 	addr, busyNow, answer := adminPort(t)
 	var conns []net.Conn

@@ -56,11 +56,11 @@ func NoNames(count int, what string) string {
 // failedLogin is how long Super.User delays the answer to a wrong password.
 const failedLogin = 100 * time.Millisecond
 
-// loginKey is the key of the function that is told of failed logins, in a request's context.
+// loginKey is the key, in a request's context, of the function that is told of failed logins.
 type loginKey struct{}
 
-// HearLogins returns a handler that runs h and calls failed() for each login that fails. If a handler around
-// it is also from HearLogins, the function of that handler is called first.
+// HearLogins returns a handler that runs h and calls failed() for each login that fails. If another handler
+// of HearLogins is around the returned one, the function of the outer handler is called first.
 func HearLogins(h http.Handler, failed func(r *http.Request, user string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hear := failed

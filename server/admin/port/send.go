@@ -16,7 +16,7 @@ import (
 type Outgoing struct {
 	mu  sync.Mutex
 	all int
-	by  map[string]int // by address
+	by  map[string]int // bytes by address
 }
 
 const (
@@ -25,8 +25,8 @@ const (
 	sendTime        = 5 * time.Second // how long a client may take; Paced extends it
 )
 
-// take counts n bytes for an address, or returns false if they exceed a bound. If an address has no other
-// unsent answer, the bound of one address does not apply.
+// take counts n bytes for an address, or returns false if they exceed a bound. The bound for each address
+// does not apply to an address that has no other unsent answer.
 func (o *Outgoing) take(host string, n int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -149,7 +149,7 @@ type Pool struct {
 	Wait   time.Duration // the longest time for which a request waits for a place
 }
 
-// NewPool returns a pool with all its places.
+// NewPool returns a pool whose places are all free.
 func NewPool() Pool { return Pool{make(chan struct{}, Places), placeTime} }
 
 // Taken returns how many places are taken.

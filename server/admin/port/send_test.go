@@ -30,7 +30,7 @@ func TestOutgoingIsBounded(t *testing.T) {
 	expect.Equal(t, o.all, maxOutgoing-maxOutgoingAddr, "after an answer")
 }
 
-// The count of an address is removed when the last answer to the address ends.
+// When the last answer to an address ends, the count of the address is removed.
 func TestAnswersOfAnAddressAreForgotten(t *testing.T) {
 	var o Outgoing
 	expect.That(t, o.take("a", 2) && o.take("a", 3), "no room")
@@ -40,7 +40,7 @@ func TestAnswersOfAnAddressAreForgotten(t *testing.T) {
 	expect.Equal(t, len(o.by), 0, "addresses")
 }
 
-// told is the writer of an answer that cannot be written. It keeps the codes of the answer.
+// told is a ResponseWriter whose Write fails. It keeps the status codes of the answer.
 type told struct {
 	*httptest.ResponseRecorder
 	codes []int
@@ -85,7 +85,7 @@ func TestAnswersAreSentOutsideOfThePlace(t *testing.T) {
 	expect.Equal(t, w.Code, http.StatusServiceUnavailable, "without a place")
 }
 
-// timed is the writer of an answer with a deadline.
+// timed is a ResponseWriter that records its write deadline.
 type timed struct {
 	*httptest.ResponseRecorder
 	until time.Time

@@ -1,5 +1,6 @@
-// Package port protects a port that strangers may find. It has bounded listeners, with TLS or without,
-// refusals and logins, and answers that do not wait for slow readers. It does not know the requests.
+// Package port protects a port that strangers may find. It limits connections, with TLS or without, checks
+// logins, refuses requests, and sends answers so that a slow reader delays no other client. It does not know
+// what the requests mean.
 package port
 
 import (

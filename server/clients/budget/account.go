@@ -10,10 +10,10 @@ import (
 	"github.com/zlockd/zlockd/tree/bounds"
 )
 
-// Account records what the clients of one address cost this server: time under the state lock, in the steps
-// of bounds.MaxSteps, and memory. An address may use a third of each second of the lock. Every server applies
-// every write, so in a cluster the servers divide that third among them. When the address has used up its
-// share, its connections wait without the lock and do not read their sockets, so that they delay no other
+// Account records what the clients of one address cost this server: memory, and time under the state lock,
+// counted in steps as in bounds.MaxSteps. An address may use a third of each second of the lock. Every server
+// applies every write, so in a cluster the servers divide that third among them. When the address has used up
+// its share, its connections wait without the lock and do not read their sockets, so that they delay no other
 // address.
 //
 // The server charges an estimate for a write before it proposes it, so that writes under way also stay within
@@ -46,8 +46,8 @@ func (a *Account) Watches() int64 { return a.watches.Load() }
 func (a *Account) Buffers() int64 { return a.buffers.Load() }
 
 const (
-	// stepNanos is the time of a step: bounds.StepNanos, plus half as much because other work on the machine
-	// empties the caches. An address may use the state lock for 1/lockShare of each second.
+	// stepNanos is the time of a step. It is half as long again as bounds.StepNanos, because other work on the
+	// machine empties the caches. An address may use the state lock for 1/lockShare of each second.
 	stepNanos = bounds.StepNanos * 3 / 2
 	lockShare = 3
 

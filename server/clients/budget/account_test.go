@@ -7,15 +7,15 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// newShares returns shares that allow `conns` connections from one address, and 1000 bytes for it.
+// newShares returns Shares that allow each address `conns` connections and 1000 bytes.
 func newShares(conns int) *Shares {
 	s := &Shares{Bytes: 1000}
 	s.SetConns(conns)
 	return s
 }
 
-// An address has a third of each second of the state lock. In a cluster of three servers, it has a third of
-// that at each server. Unused time does not accumulate.
+// An address has a third of each second of the state lock. In a cluster of three servers, it has only a third
+// of this time at each server. Unused time does not accumulate.
 func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
 	s := newShares(60)
 	for _, servers := range []int64{1, 3} {
@@ -104,8 +104,8 @@ func TestMemoryOfAnAddressUpToItsBound(t *testing.T) {
 	}
 }
 
-// An address that may have any number of connections has no limit. The setting may change while the server
-// runs.
+// If an address may have any number of connections, its cost is not limited. The operator may change the
+// limit of connections while the server runs.
 func TestBoundChanges(t *testing.T) {
 	s, a := newShares(60), new(Account)
 	expect.That(t, !s.Room(a, 1001), "an address has more than its bound")
@@ -121,7 +121,8 @@ func TestBoundChanges(t *testing.T) {
 		"an address has no bound again: want s.Of(time.Second) < 1<<30")
 }
 
-// An address whose debt exceeds its burst waits; a larger debt makes it wait longer.
+// An address must wait if it owes more than it may spend in the time Burst. With a larger debt it must wait
+// longer.
 func TestAddressWaitsBeyondItsBurst(t *testing.T) {
 	s, a := newShares(60), new(Account)
 	const now = time.Second

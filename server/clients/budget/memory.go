@@ -10,7 +10,7 @@ import (
 )
 
 // Memory counts the memory that connections hold beyond a small amount each: frames being received, and bytes
-// that wait to be written. The total has a bound. A connection that needs more waits in line until others
+// that wait to be written. The total has a bound. If a connection needs more, it waits in line until others
 // have freed memory. While it waits, the server closes the connection with the least progress, so that a
 // client that neither sends nor reads cannot stop others. A connection asks for the memory of a whole frame
 // at once, so that it can always finish the frame.
@@ -30,16 +30,16 @@ type Memory struct {
 
 // Holder is a connection that holds memory.
 type Holder interface {
-	// Account returns the account of its address.
+	// Account returns the account of the connection's address.
 	Account() *Account
-	// Number returns its number among the connections of the server.
+	// Number returns the connection's number among all connections of the server.
 	Number() uint64
 	// IsOpen reports whether the connection has not begun to end.
 	IsOpen() bool
-	// Alive records that its client is not silent. The server itself delays the client's next bytes, because
-	// they wait for memory.
+	// Alive records that the connection's client is not silent: the client's next bytes are delayed only
+	// because the server waits for memory.
 	Alive()
-	// CountWatches counts the memory of all watches of its address again.
+	// CountWatches counts the memory of all watches of the connection's address again.
 	CountWatches()
 	// Close ends the connection.
 	Close(ends.Reason)
@@ -47,8 +47,8 @@ type Holder interface {
 
 // holding is the memory of one connection.
 type holding struct {
-	part    [2]int        // input and output
-	since   time.Duration // time of its last progress
+	part    [2]int        // bytes of input and bytes of output
+	since   time.Duration // time of the connection's last progress
 	moved   int           // bytes since the time of the last progress
 	partial bool          // the frame in input is not complete
 }
@@ -62,13 +62,13 @@ const (
 	Output
 )
 
-// waiting is a connection that waits for a part to become n bytes.
+// waiting is a connection that waits until one part of its memory may have n bytes.
 type waiting struct {
 	c       Holder
 	part    Part
 	n       int
 	own     bool          // true: the connection waits until others from its address free memory
-	granted chan struct{} // closed once the memory is granted
+	granted chan struct{} // closed as soon as the memory is granted
 }
 
 // Times of the wait for memory.
@@ -296,7 +296,7 @@ func (l *Loan) Share() { l.places.Add(1) }
 var Uncounted Loan
 
 // Portion is a buffer of events that outboxes point into.
-type Portion struct{ size, loans int } // loans under Memory.mu
+type Portion struct{ size, loans int } // `loans` is guarded by Memory.mu
 
 // NewPortion returns a portion of `size` bytes without loans.
 func NewPortion(size int) *Portion { return &Portion{size: size} }

@@ -12,7 +12,7 @@ import (
 // conn is a connection with the values that Memory reads.
 type conn struct {
 	own    Account
-	from   *Account // nil: own
+	from   *Account // account of the address; nil: own
 	number uint64
 	why    ends.Reason // why the connection was closed
 }
@@ -51,7 +51,7 @@ func TestMemoryIsGivenUpToItsBound(t *testing.T) {
 		want  bool
 		used  int
 	}{
-		{a, Input, 5000, false, true, 5000}, // alone
+		{a, Input, 5000, false, true, 5000}, // the only connection gets all that it asks for
 		{b, Input, 1, false, false, 5000},
 		{a, Output, 10, false, true, 5010},
 		{a, Input, 600, false, true, 610},
@@ -88,8 +88,8 @@ func TestMemoryIsGivenUpToItsBound(t *testing.T) {
 	}
 }
 
-// Slowest finds the connection without progress for the longest time, if it could make progress and had Grace
-// to do so.
+// Some connections could make progress, but have made none for longer than Grace. Slowest finds the
+// one whose last progress was the earliest.
 func TestSlowestConnectionIsFound(t *testing.T) {
 	m, a, b, c := newMemory(1000, -1, 0), new(conn), new(conn), new(conn)
 	now := m.Now()

@@ -12,20 +12,20 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// catchUpChunk is how many paths of a setWatches are compared under one hold of the state lock; catchUpBytes
-// bounds their total length. A change between two chunks is not missed: a later chunk that has the path finds
-// the change, and an earlier chunk has set a watch, which reports it.
+// catchUpChunk is how many paths of a setWatches are compared with the tree under one hold of the state lock;
+// catchUpBytes bounds their total length. A change between two chunks is not missed: a later chunk that has
+// the path finds the change, and an earlier chunk has set a watch, which reports it.
 const (
 	catchUpChunk = 500
 	catchUpBytes = 256 << 10
 )
 
-// catchUp carries out one setWatches. It sends the events that the client missed while it had no connection,
-// and sets the watches that have missed nothing.
+// catchUp carries out one setWatches. It sends the events that the client missed while it had no connection.
+// It sets the watches for which the client missed no event.
 type catchUp struct {
 	c    *Conn
 	step jute.SetWatches // the paths of this chunk
-	n    int             // number of paths in step
+	n    int             // number of paths in `step`
 	size int
 	cost int
 	zxid int64 // zxid in the reply
@@ -48,7 +48,7 @@ func (u *catchUp) add(list *[]string, path string) bool {
 	return u.open
 }
 
-// compare compares the paths of this chunk.
+// compare compares the paths of this chunk with the tree.
 func (u *catchUp) compare() {
 	if u.n == 0 {
 		return

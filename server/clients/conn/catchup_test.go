@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Events of a setWatches count among the frames that a connection may leave unread.
+// Events that a setWatches sends count among the frames that a connection may leave unread.
 func TestMissedEventsAreCountedAsFrames(t *testing.T) {
 	_, c := quiet(t, options.Options{MaxOutboxFrames: 3})
 	c.out.Hush() // no flusher may write the outbox

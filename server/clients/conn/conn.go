@@ -2,9 +2,9 @@
 //
 // Every connection has one goroutine, or none while its client only pings (resting.go). The goroutine decodes
 // all complete frames it has received, answers reads from the local state, hands writes to the
-// [entrance.Replica] and writes its outbox once no complete frame is left. The goroutine that applies the log
-// appends outcomes of writes and watch events to the outbox. It never touches a socket. Instead a small pool
-// of flushers writes the outboxes, once per batch.
+// [entrance.Replica] and writes its outbox as soon as no complete frame is left. The goroutine that applies
+// the log appends watch events and the outcomes of writes to the outbox. It never touches a socket. Instead a
+// small pool of flushers writes the outboxes, once per batch.
 //
 // Three rules hold throughout:
 //
@@ -95,16 +95,17 @@ type seat struct {
 	replica  entrance.Replica // the state that serves the client, from the connect request on
 	gen      uint32
 	readOnly bool  // the session was opened while the server had no leader
-	mayRead  bool  // the connect request says whether the client accepts a read-only session
+	mayRead  bool  // the connect request has the field for read-only sessions
 	asked    int64 // the session that the connect request names; 0: the client has none yet
 
 	session int64
 	timeout time.Duration
 }
 
-// reader holds the received bytes that are not handled yet. It belongs to the connection's goroutine, or,
-// while the connection rests and has none, to the goroutine that visits it. While the connection's goroutine
-// waits for its session, the goroutine that applies the log may read `followed`.
+// reader holds the received bytes that are not handled yet. It belongs to the connection's goroutine. A
+// connection that rests has no goroutine: then the reader belongs to the goroutine that visits the
+// connection. While the connection's goroutine waits for its session, the goroutine that applies the log may
+// read `followed`.
 type reader struct {
 	in         *inbox.Input     // nil while the connection rests
 	held       int              // bytes of `in` that shared.Memory counts
@@ -135,7 +136,7 @@ type readRun struct {
 // pulse says whether the client is alive. Any goroutine may read and write it.
 type pulse struct {
 	heard    atomic.Int64 // time of the last bytes, on the server's clock, ns
-	received atomic.Int64 // bytes
+	received atomic.Int64 // number of received bytes
 	listed   atomic.Bool  // the connection is in shared.heard
 	retired  atomic.Bool  // the session has moved or ended, so bytes no longer keep the session alive
 }

@@ -30,11 +30,12 @@ func (c *Conn) afford(steps int64) bool {
 			return false
 		}
 		time.Sleep(wait)
-		c.alive(c.shared.Now()) // this server delays the client's next bytes
+		c.alive(c.shared.Now()) // the client is not silent: this server delays its next bytes
 	}
 }
 
-// charge() corrects the amount that afford() has charged. The next request waits until the account has paid.
+// charge() adds steps to the amount that afford() has charged; negative steps reduce the amount. The next
+// request waits until the account has paid.
 func (c *Conn) charge(steps int64) { c.from.Account.Charge(steps) }
 
 // foresee() charges the estimated cost of a read, as afford() does. The exact cost replaces the estimate when
@@ -44,8 +45,8 @@ func (c *Conn) foresee(steps int64) bool {
 	return c.afford(steps)
 }
 
-// countServers counts, about once a second, the servers of the cluster. They divide the time that an address
-// may use the state lock.
+// countServers counts, about once a second, the servers of the cluster. The servers divide among them the
+// time for which an address may use the state lock.
 func (s *Shared) countServers(r entrance.Replica) {
 	if s.Shares.CountDue(s.Now()) {
 		r.View(func(st *state.State) {

@@ -66,7 +66,8 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 		"the other is charged %d steps", good.Account.Owed())
 }
 
-// Watches of an address reduce the memory that it may use for frames. Other addresses keep their share.
+// The watches of an address reduce the memory that the address may use for frames. Other addresses keep their
+// share.
 func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler), MaxWatchBytesPerConn: 10 << 20})
 	conns := func(from *address) (list [3]*Conn) {
@@ -93,7 +94,7 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 		"%d bytes, after all was given back: bad[1].from.Account.Buffers()",
 		bad[1].from.Account.Buffers())
 
-	// Once the watches have fired, a waiting connection gets the memory that they had.
+	// After the watches have fired, a waiting connection gets the memory that they had.
 	granted := make(chan bool, 1)
 	go func() { granted <- s.Memory.Wait(bad[2], budget.Input, 4<<20) }()
 	select {
@@ -124,8 +125,8 @@ func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
 	})
 }
 
-// The cost of an address is limited as long as its number of connections is limited, even if that setting
-// changes.
+// As long as the number of connections from an address is limited, the cost of the address is limited, too.
+// The limit of connections may change.
 func TestBoundOfAnAddressChanges(t *testing.T) {
 	s := quietly(t, options.Options{Logger: slog.New(slog.DiscardHandler)})
 	from := new(address)
@@ -146,7 +147,7 @@ func TestBoundOfAnAddressChanges(t *testing.T) {
 	expect.Equal(t, from.Account.Owed(), 0, "it owes what it was trusted with")
 }
 
-// A request that waits because of its address's debt ends when its connection ends.
+// A request may wait until its address's debt is paid. The wait ends when the request's connection ends.
 func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
 	s, c := quiet(t, options.Options{})
 	c.reader.arrived = s.Now()
@@ -268,7 +269,7 @@ func TestDebtsOutliveConnections(t *testing.T) {
 	must.That(t, s.add(c), "added")
 	owe(c.from, 1<<40)
 	c.finish(ends.Client)
-	s.wg.Done() // the connection has no goroutine
+	s.wg.Done() // there is no goroutine of the connection that would do this
 	expect.Equal(t, len(s.All()), 0, "connections")
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// followed() returns options with which each followed request is added to a list.
+// followed() returns options that add each followed request to `list`.
 func followed(list *[]observe.Request) options.Options {
 	return options.Options{Follow: func(r *observe.Request) { *list = append(*list, *r) }}
 }
 
-// The logs tell of a change although its client has left before the outcome came.
+// A change is logged even if its client leaves before the outcome comes.
 func TestLogsTellOfChangesWithoutAReader(t *testing.T) {
 	var list []observe.Request
 	_, c := quiet(t, followed(&list))
@@ -38,7 +38,7 @@ func TestLogsTellOfChangesWithoutAReader(t *testing.T) {
 	expect.Equal(t, list[1].Code, jute.NoNode, "code of the second")
 }
 
-// The logs tell of a reconfig whose outcome is unknown, or whose client has left before its answer.
+// A reconfig is logged even if its outcome is unknown, or if its client leaves before the answer.
 func TestLogsTellOfReconfigs(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		var list []observe.Request
@@ -60,8 +60,8 @@ func TestLogsTellOfReconfigs(t *testing.T) {
 	}
 }
 
-// A read of a client that must authenticate first is logged and counted as a read. The authentication before
-// it is not counted a second time.
+// If a client must authenticate first, its read is refused, but is logged and counted as a read. The client's
+// authentication is counted only once.
 func TestReadThatIsTurnedAwayIsLogged(t *testing.T) {
 	var list []observe.Request
 	o := followed(&list)

@@ -24,7 +24,7 @@ import (
 // maxHello bounds a connect request, which is 45 bytes long in practice.
 const maxHello = 1 << 10
 
-// wordTime bounds each read and write for a four-letter word, until Words sets its own deadlines.
+// wordTime bounds each read and write for a four-letter word, until Words.Answer() sets its own deadlines.
 const wordTime = 5 * time.Second
 
 // maxConnecting bounds how many connect requests wait for their outcomes at a time. After a server's death
@@ -34,7 +34,7 @@ const maxConnecting = 256
 // admission counts the clients that are about to have a session. Any goroutine may use it.
 type admission struct {
 	connecting chan struct{} // a token for each connect request that waits for its outcome
-	creating   atomic.Int64  // how many of these create sessions that are not in the state yet
+	creating   atomic.Int64  // how many of these requests create sessions that are not in the state yet
 }
 
 // open() opens the connection's session. It returns ends.None, or the reason of a failure.
@@ -56,8 +56,8 @@ func (c *Conn) open() ends.Reason {
 	if c.foreign(first) {
 		return ends.Plain
 	}
-	// Store the phase before asking whether the server serves. Serving(false) does both in the other order,
-	// so at least one of the two closes the connection.
+	// Store the phase before asking whether the server serves. Serving(false) does these two steps in the other
+	// order, so that either this function or Serving(false) closes the connection.
 	c.phase.Store(int32(phaseConnect))
 	c.readOnly = !c.shared.Entrance.Open()
 	r := c.shared.Entrance.Replica()
@@ -94,7 +94,7 @@ func (c *Conn) startTLS() ends.Reason {
 			c.say("the subject of the client's certificate has no text", "err", err)
 			return ends.TLS
 		}
-		// A certificate may name its owner only in other fields; then it proves no subject.
+		// A certificate may have no subject and name its owner in other fields. Then it proves no identity.
 		if subject != "" && !c.proof.IDs.Add(jute.ID{Scheme: identity.X509, ID: subject}, c.shared.Options.Super) {
 			return ends.Auth
 		}
@@ -144,8 +144,8 @@ func (c *Conn) foreign(first [4]byte) bool {
 }
 
 // answerWord answers a four-letter word. The client may have closed its side already, so answerWord reads
-// only the bytes that belong to the word. Words bounds its costly answers; cheap answers, such as health
-// checks, do not wait for costly ones.
+// only the bytes that belong to the word. Words.Answer() bounds the number of costly answers; cheap answers,
+// such as health checks, do not wait for costly ones.
 func (c *Conn) answerWord(first [4]byte) ends.Reason {
 	c.phase.Store(int32(phaseWord))
 	c.seen(1, 0, nil)
@@ -188,7 +188,7 @@ func (c *Conn) connect(frame []byte) ends.Reason {
 	if r.SessionID != 0 {
 		req = state.Request{Op: state.OpAttach, Session: r.SessionID}
 	}
-	c.seen(1, req.Op, nil) // the body contains a password
+	c.seen(1, req.Op, nil) // leave out the body, because it contains a password
 	c.mayRead = r.HasReadOnly
 	if c.readOnly && !r.ReadOnly {
 		s.Metrics.ClosedNotServing.Add(1)
@@ -196,7 +196,7 @@ func (c *Conn) connect(frame []byte) ends.Reason {
 	}
 	body := state.SessionBody{Timeout: s.Options.Negotiate(r.Timeout), Owner: s.Options.ID, Addr: c.from.Host}
 	if !c.caughtUp(r.LastZxidSeen, time.Duration(body.Timeout)*time.Millisecond) {
-		return ends.Behind // check this before the password: a server that lags must not refuse
+		return ends.Behind // check this before the password: a server that lags must not refuse a session
 	}
 	if r.SessionID != 0 {
 		s.Metrics.Revalidated.Add(1)
@@ -274,7 +274,7 @@ func (c *Conn) openReadOnly(body *state.SessionBody) ends.Reason {
 		if _, err := io.ReadFull(c.shared.Options.Rand, random[:]); err != nil {
 			return ends.Unknown
 		}
-		s.ID = int64(binary.BigEndian.Uint64(random[:])) | math.MinInt64 // logged ids are positive
+		s.ID = int64(binary.BigEndian.Uint64(random[:])) | math.MinInt64 // negative, unlike ids in the log
 	}
 	if !c.attached(&s) {
 		return ends.Else
@@ -282,8 +282,8 @@ func (c *Conn) openReadOnly(body *state.SessionBody) ends.Reason {
 	return ends.None
 }
 
-// knows() reports whether the session is known here, and has this password. Passwords never change,
-// so no other server would disagree.
+// knows() reports whether the session is known here, and whether it has this password. Passwords never
+// change, so no other server would disagree.
 func (c *Conn) knows(id int64, password [jute.PasswordSize]byte) (known, right bool) {
 	c.replica.View(func(st *state.State) {
 		_, known = st.Sessions().Get(id)
@@ -292,8 +292,8 @@ func (c *Conn) knows(id int64, password [jute.PasswordSize]byte) (known, right b
 	return known, right
 }
 
-// caughtUp waits until this server has applied everything that the client has seen at other servers, for at
-// most a third of the client's timeout. Without a leader it does not wait.
+// caughtUp waits until this server has applied everything that the client has seen at other servers. It waits
+// for at most a third of the client's timeout, and without a leader it does not wait at all.
 func (c *Conn) caughtUp(zxid int64, timeout time.Duration) bool {
 	if zxid <= c.replica.Zxid() {
 		return true

@@ -31,7 +31,7 @@ func TestBeginningsOfOtherProtocols(t *testing.T) {
 		}
 	}
 	for n, want := range map[byte]ends.Reason{0: ends.Client,
-		1: ends.Length} { // a length of 1 KiB and n bytes
+		1: ends.Length} { // the frame is n bytes longer than 1 KiB
 		s, c := quiet(t, options.Options{})
 		client, server := net.Pipe()
 		c.out.NC = server

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// seen() is called for every request that has arrived; it counts n requests as received. body is empty for a
-// request that is longer than a frame.
+// seen() is called for every request that has arrived; it counts n requests as received. `body` is empty if
+// the request is longer than other frames may be.
 func (c *Conn) seen(n int, op jute.OpCode, body []byte) {
 	if n > 0 {
 		c.shared.Metrics.PacketsReceived.Add(int64(n))
@@ -29,7 +29,8 @@ func (c *Conn) seen(n int, op jute.OpCode, body []byte) {
 	}
 }
 
-// readsAnswered counts n reads that were answered together; seen has not counted them.
+// readsAnswered counts n reads that were answered together. It also counts them as received, because seen()
+// has not done so.
 func (c *Conn) readsAnswered(n int) {
 	m := &c.shared.Metrics
 	m.PacketsReceived.Add(int64(n))
@@ -51,14 +52,15 @@ func (c *Conn) readAnswered(xid int32, op jute.OpCode, zxid int64, code jute.Err
 	}
 }
 
-// applied() counts one request that was answered from the log. The outbox is locked.
+// applied() counts one answered request that went through the log. The outbox is locked.
 func (c *Conn) applied(p outbox.Pending, out *state.Outcome) {
 	now := c.shared.batchTime(out)
 	c.count(p, out, now)
 	c.followApplied(p, out, now)
 }
 
-// answered() counts one request that was answered at the time `now`, without the log. The outbox is locked.
+// answered() counts one request that was answered at the time `now` and did not go through the log. The
+// outbox is locked.
 func (c *Conn) answered(p outbox.Pending, out *state.Outcome, now time.Duration) {
 	c.count(p, out, now)
 	c.follow(p.Followed, p.Xid, out, now)
@@ -85,7 +87,7 @@ func (c *Conn) followApplied(p outbox.Pending, out *state.Outcome, logged time.D
 	}
 }
 
-// follow completes a request that a log records, and passes it on.
+// follow completes a request that a log records, and passes it to the log.
 func (c *Conn) follow(r *observe.Request, xid int32, out *state.Outcome, now time.Duration) {
 	if r == nil {
 		return
@@ -177,7 +179,7 @@ func (s *Shared) connEnded(c *Conn, why ends.Reason) {
 	}
 }
 
-// Watching returns the connection that watches.
+// Watching returns the connection that has the watcher w.
 func Watching(w *watchers.Watcher) *Conn { return w.Out.Owner().(*Conn) }
 
 // Waits returns how many requests of the connection have no answer yet.

@@ -32,7 +32,7 @@ func (c *Conn) Done(out *state.Outcome, st *state.State) {
 	}
 }
 
-// done() appends the reply to p. The outbox is locked.
+// done() appends the reply to the request p. The outbox is locked.
 func (c *Conn) done(p outbox.Pending, out *state.Outcome) {
 	o := &c.out
 	if out.Divided {
@@ -91,7 +91,7 @@ func (c *Conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 	}
 	b, at := o.BeginReply(xid, zxid, len(record))
 	if b = append(b, record...); op == jute.OpSASL {
-		o.EndWhole(b, at, code) // a failed negotiation also has a record
+		o.EndWhole(b, at, code) // the reply to a failed negotiation has a record, too
 	} else {
 		o.EndReply(b, at, code)
 	}

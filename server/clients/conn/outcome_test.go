@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A request that the replica refuses ends its connection. If the connection has already ended, the request is
-// not proposed.
+// If the replica refuses a request, the connection of the request ends. If the connection has already ended,
+// the request is not proposed.
 func TestRequestsThatAreNotProposed(t *testing.T) {
 	s, c := quiet(t, options.Options{})
 	c.replica = refusing{still{state.New("test")}}
@@ -98,7 +98,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// An outcome is written once its batch is applied. An unknown outcome has no batch and is written at once.
+// An outcome is written as soon as its batch has been applied. An unknown outcome has no batch and is written
+// at once.
 func TestOutcomesAreWrittenWithTheirBatch(t *testing.T) {
 	s, c := quiet(t, options.Options{})
 	waiting := func() int {

@@ -43,7 +43,7 @@ func connFrom(s *Shared, from *address) *Conn {
 	return c
 }
 
-// newFrom returns a connection from a host, which is not registered yet.
+// newFrom returns a connection from a host. The connection is not registered yet.
 func newFrom(s *Shared, host string) *Conn {
 	c := newConn(s, &net.TCPConn{}, nil)
 	c.from.Host = host

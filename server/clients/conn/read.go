@@ -16,7 +16,7 @@ import (
 // maxRun bounds how many reads are answered under one hold of the state lock.
 const maxRun = 64
 
-// runSteps bounds the cost of the reads in a run, because the address pays for a run only after it.
+// runSteps bounds the cost of the reads in a run, because the address pays only after the run.
 const runSteps = 2000
 
 // read() answers the read in `frame` and the reads right after it. It returns false when the connection has
@@ -232,7 +232,7 @@ func (c *Conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	if code == jute.OK {
 		var steps int
 		b, w, steps, code = request.AppendRecord(st.Tree(), b, c.session, *c.proof.IDs.Load(), op, body)
-		if op == jute.OpMultiRead { // never parked: only the connection's own goroutine uses reads.cost
+		if op == jute.OpMultiRead { // no race: a multiRead is never parked, so this is the connection's goroutine
 			c.reads.cost += int64(steps)
 		}
 	}
@@ -318,7 +318,7 @@ func (c *Conn) answerOne(st *state.State, p outbox.Pending) {
 }
 
 // watchOp answers addWatch, removeWatches and checkWatches. It calls the table of watches before it locks the
-// outbox, because that is the order of their locks.
+// outbox, because the table's lock must be taken first.
 func (c *Conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) (open bool) {
 	w, which, code := request.WatchOp(op, body)
 	c.reads.cost += int64(bounds.WatchSteps(w.Path))

@@ -67,7 +67,7 @@ func TestLongAnswersAskForTheirMemory(t *testing.T) {
 		reserved int
 		long     bool
 		refusal  jute.ErrCode
-		size     int // of the answer, if it is long
+		size     int // bytes of the answer, if it is long
 		counts   bool
 	}{
 		{"a few names", jute.OpGetChildren, wire.PathWatch("/few", false), 0, false, jute.OK, 0, true},

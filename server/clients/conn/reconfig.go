@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// reconfig changes the members, if the options allow that, for clients that may write /zookeeper/config.
+// If the options allow it, reconfig changes the members for a client that may write /zookeeper/config.
 func (c *Conn) reconfig(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	var r options.ReconfigRequest

@@ -20,7 +20,7 @@ import (
 type registry struct {
 	mu       sync.Mutex
 	conns    map[*Conn]struct{}
-	added    uint64 // connections so far
+	added    uint64 // number of connections so far
 	perAddr  map[string]*address
 	sessions map[int64]*Conn // the newest connection of each session here
 	maxConns int             // from the options; Change replaces it
@@ -93,7 +93,7 @@ func (s *Shared) remove(c *Conn) {
 	}
 }
 
-// forget drops an address without connections, if it has no debt. The registry is locked.
+// forget drops an address that has neither connections nor debt. The registry is locked.
 func (s *Shared) forget(from *address) {
 	if owed := s.Shares.Settle(&from.Account, s.Now()); owed > 0 && s.ctx.Err() == nil {
 		time.AfterFunc(time.Second, func() {
@@ -108,8 +108,8 @@ func (s *Shared) forget(from *address) {
 	delete(s.perAddr, from.Host)
 }
 
-// claim makes c the connection of a session and returns the one that it replaces. ok is false if c has
-// already ended.
+// claim makes c the connection of a session, and returns the connection that c replaces. `ok` is false if c
+// has already ended.
 func (s *Shared) claim(c *Conn, id int64) (older *Conn, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (h *heardList) add(c *Conn) {
 }
 
 // take returns the list and starts a new one. Two goroutines may call take at once: the goroutine of the link
-// to the new leader, and the goroutine of this server's own leadership while that ends.
+// to the new leader, and the goroutine of this server's own leadership while the leadership ends.
 func (h *heardList) take() []*Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -183,8 +183,9 @@ func (h *heardList) take() []*Conn {
 	return list
 }
 
-// SessionEnded closes the connection of a session that has ended, after the events of the end. A connection
-// that asked for the end gets its reply first. The goroutine that applies the log calls it.
+// SessionEnded closes the connection of a session that has ended. The client first gets the events that the
+// end has caused, and the reply if it asked for the end. The goroutine that applies the log calls
+// SessionEnded.
 func (s *Shared) SessionEnded(e *state.Ending) {
 	c := s.Of(e.Session.ID)
 	heard := time.Duration(-1)
@@ -209,7 +210,7 @@ func (s *Shared) SessionEnded(e *state.Ending) {
 }
 
 // SessionMoved closes the connection of a session that has attached elsewhere. The goroutine that applies the
-// log calls it.
+// log calls SessionMoved.
 func (s *Shared) SessionMoved(id int64, gen uint32) {
 	s.Observed.SessionCame(id) // the end of an older connection here no longer matters
 	if c := s.Of(id); c != nil && c.gen < gen {
@@ -240,7 +241,7 @@ func (s *Shared) Heard(touches []state.Touch, all bool) []state.Touch {
 	}
 	now := s.Now()
 	for _, c := range s.heard.take() {
-		c.pulse.listed.Store(false) // do this before the age is read: bytes that arrive now list it again
+		c.pulse.listed.Store(false) // before the age is read: bytes that arrive now list the connection again
 		if c.pulse.retired.Load() {
 			continue
 		}
@@ -254,7 +255,7 @@ func (s *Shared) Heard(touches []state.Touch, all bool) []state.Touch {
 	return touches
 }
 
-// Applied is called by the goroutine that applies the log at the end of each batch.
+// At the end of each batch, the goroutine that applies the log calls Applied.
 func (s *Shared) Applied() {
 	s.batch = 0
 	s.Outboxes.Kick()

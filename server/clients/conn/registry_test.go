@@ -121,7 +121,7 @@ func TestAddressesThatOweAreKept(t *testing.T) {
 	s.wg.Done()
 }
 
-// The end of service ends the connections that have a session or ask for one, and no others.
+// When the server stops serving, it ends the connections that have a session or ask for one, and no others.
 func TestEndOfServiceSendsClientsAway(t *testing.T) {
 	s, _ := quiet(t, options.Options{})
 	var conns []*Conn
@@ -185,7 +185,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		cause   state.EndCause
 		want    string
 	}{
-		{"that it closes", true, state.EndClosed, "open"}, // the outcome of the request comes next
+		{"that it closes", true, state.EndClosed, "open"}, // it stays open: the outcome of the request comes next
 		{"that another closes", false, state.EndClosed, "ending"},
 		{"that expires while it closes", true, state.EndExpired, "ending"},
 		{"that an operator ends", false, state.EndOperator, "ending"},
@@ -291,8 +291,8 @@ func TestConnectionsClaimTheirSessions(t *testing.T) {
 		"a refusal for one that ends: s.counts.refused.Load()")
 }
 
-// A server that stops leading may take the list while it already follows another leader. Each connection is
-// reported once.
+// Two goroutines may call take() at once: one of a leadership that ends, and one of the link to the new
+// leader. Each connection is reported once.
 func TestHeardTellsTwoWhoAskAtOnce(t *testing.T) {
 	var h heardList
 	var conns [4]Conn

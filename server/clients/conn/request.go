@@ -81,7 +81,7 @@ func (c *Conn) turnAway(xid int32) bool {
 	return false
 }
 
-// pingPoll is how often a waiting ping checks again.
+// pingPoll is how often a ping that waits checks again whether it may be answered.
 const pingPoll = 20 * time.Millisecond
 
 // ping answers only while the leader hears this server: otherwise the client must find another server before
@@ -99,7 +99,7 @@ func (c *Conn) ping() bool {
 
 // refuseOp answers operations that clients may not use.
 func (c *Conn) refuseOp(xid int32, op jute.OpCode) bool {
-	code := jute.Unimplemented // check is valid only within a multi
+	code := jute.Unimplemented // the operation `check` is valid only within a multi
 	if op == jute.OpDeleteContainer {
 		code = jute.BadArguments
 	}
@@ -115,7 +115,7 @@ func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if ids := *c.proof.IDs.Load(); len(ids) > 1 {
 		r.IDs = ids
 	}
-	if op == jute.OpCloseSession { // another connection may own the session when the request is applied
+	if op == jute.OpCloseSession { // with c.gen, the session ends only if this connection still owns it
 		r = state.End(c.session, c.gen, state.EndClosed)
 	}
 	est := request.WriteCost(op, body)

@@ -11,11 +11,11 @@ import (
 	"github.com/zlockd/zlockd/server/clients/rest"
 )
 
-// A connection whose client only pings rests, if the system allows it. Of many thousands of connections most
-// rest most of the time. A resting connection has no goroutine. Before its first ping a connection has one,
-// because most new clients send a request at once, and a goroutine with the smallest stack costs less than
-// adding the connection to a poller. A goroutine that has handled a request keeps its larger stack, so a new
-// goroutine serves the client's next request.
+// If the system allows it, a connection rests while its client sends nothing but pings. Of many thousands of
+// connections most rest most of the time. A resting connection has no goroutine. Before its first ping a
+// connection has one, because most new clients send a request at once, and a goroutine with the smallest
+// stack costs less than adding the connection to a poller. A goroutine that has handled a request keeps its
+// larger stack, so a new goroutine serves the client's next request.
 
 // pingSize is the length of a ping with its prefix.
 const pingSize = 4 + inbox.HeaderSize
@@ -52,7 +52,7 @@ func (c *Conn) awaitFirst() {
 	c.Rise(buf[:n], err)
 }
 
-// Rise implements rest.Sleeper: it gives a connection that ends its rest a goroutine.
+// Rise implements rest.Sleeper: it starts a goroutine for a connection whose rest ends.
 func (c *Conn) Rise(read []byte, err error) {
 	c.reader.in = new(inbox.Input)
 	c.reader.in.Put(read)

@@ -28,8 +28,8 @@ func newConn(s *Shared, nc net.Conn, config *tls.Config) *Conn {
 	return c
 }
 
-// hostOf returns the address from which a connection comes, in the form of ip identities: an IPv4 address is
-// written as such even if it came over an IPv6 socket.
+// hostOf returns the address from which a connection comes, in the form of the identities of the scheme ip:
+// an IPv4 address is written as such even if it came over an IPv6 socket.
 func hostOf(nc net.Conn) string {
 	switch a := nc.RemoteAddr().(type) {
 	case *net.TCPAddr:
@@ -127,7 +127,7 @@ func (c *Conn) frames() ends.Reason {
 	for {
 		frame, _, err := c.reader.in.Peek(c.shared.Options.MaxFrame)
 		switch {
-		case errors.Is(err, inbox.ErrLong): // setWatches reads the rest
+		case errors.Is(err, inbox.ErrLong): // setWatches() reads the rest of the frame
 			b := c.reader.in.Bytes()
 			frame, c.reader.within = b[4:4+inbox.HeaderSize], int(binary.BigEndian.Uint32(b))-inbox.HeaderSize
 		case err != nil:
@@ -234,7 +234,7 @@ func (c *Conn) headerMissing() bool {
 	return wait
 }
 
-// readFailed returns the end reason of a failed read.
+// readFailed returns the reason for the end of a connection whose read has failed.
 func (c *Conn) readFailed(err error) ends.Reason {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded) && c.reader.in.Len() > 0:
@@ -264,8 +264,8 @@ func (c *Conn) discard() {
 	}
 }
 
-// Handle gives a new connection its goroutine, or closes it at once. It applies the limits before
-// the first byte is read, TLS or not.
+// Handle gives a new connection its goroutine, or closes it at once. It applies the limits before it reads
+// the first byte, with TLS or without.
 func (s *Shared) Handle(nc net.Conn, config *tls.Config) {
 	c := newConn(s, nc, config)
 	if !s.add(c) {

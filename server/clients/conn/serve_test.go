@@ -50,7 +50,7 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 		"the connections left: %d: want other.out.IsOpen()", len(s.All()))
 	expect.Equal(t, len(s.All()), 1, "the connections left: len(s.all())")
 	other.finish(ends.Stopped)
-	s.wg.Done() // the connection `other` has no goroutine
+	s.wg.Done() // there is no goroutine of `other` that would do this
 }
 
 // closer is a connection that only records that it was closed.
@@ -91,7 +91,7 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 		unfinished bool
 		begun      time.Duration // how long ago the frame began; 0: just now
 		ending     bool
-		want       time.Duration // from now on; 0: the deadline stays, -1: the deadline is removed
+		want       time.Duration // time until the deadline; 0: the deadline stays, -1: the deadline is removed
 	}{
 		{name: "between frames"},
 		{name: "behind a frame", unfinished: true, want: -1},

@@ -22,7 +22,7 @@ import (
 )
 
 // Shared holds what the connections of a server have in common. A connection knows nothing else of its
-// server. The options and the front are set before the first connection comes. Each part below says which
+// server. `Options` and `front` are set before the first connection comes. Each part below says which
 // goroutines may use it; the parts from other packages have locks of their own.
 type Shared struct {
 	Options options.Options
@@ -43,8 +43,8 @@ type Shared struct {
 	Outboxes outbox.Shared
 }
 
-// New returns what the connections of a server share, before the first one comes. In o all defaults are
-// filled in.
+// New returns what the connections of a server share, before the first connection comes. The caller has
+// filled in all defaults in o.
 func New(o options.Options) *Shared {
 	s := new(Shared)
 	s.Options, s.start = o, time.Now()
@@ -85,7 +85,7 @@ type front struct {
 type life struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // every goroutine
+	wg     sync.WaitGroup // counts every goroutine
 }
 
 // clock measures times since the server started. Only differences of such times have a meaning.

@@ -7,7 +7,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// There may be a hundred thousand connections, and each takes a block of memory of a fixed size: 768 bytes.
+// There may be a hundred thousand connections. Each must fit into 768 bytes, one of the sizes of blocks that
+// Go allocates.
 func TestConnectionIsSmall(t *testing.T) {
 	expect.That(t, unsafe.Sizeof(Conn{}) <= 768, "a connection takes %d bytes", unsafe.Sizeof(Conn{}))
 }

@@ -30,9 +30,9 @@ type Log struct {
 type lineKind struct{ msg, addr, reason string }
 
 type lineCount struct {
-	end     time.Duration // end of the present period; `written` counts the lines in it
+	end     time.Duration // when the present period ends; `written` counts the lines in this period
 	written int
-	more    int // dropped lines since the last line
+	more    int // number of dropped lines since the last logged line
 }
 
 // Init prepares the log; `now` is the server's clock.

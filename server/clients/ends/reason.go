@@ -19,9 +19,9 @@ const (
 	Word                    // the connection's four-letter word or HTTP request was answered
 	Gone                    // the session has ended, or never existed
 	Moved                   // the session has a newer connection
-	Handshake               // no session in time
+	Handshake               // the connection got no session in time
 	Idle                    // no byte for longer than the session's timeout
-	Stalled                 // a frame was begun and not finished
+	Stalled                 // the client began a frame and did not finish it
 	Length                  // a frame of impossible length
 	Malformed               // a malformed frame
 	Slow                    // the client did not read its answers and events
@@ -37,7 +37,7 @@ const (
 	Stopped                 // this server stops
 	Plain                   // the client speaks another protocol: TLS or HTTP
 	TLS                     // the TLS handshake failed
-	Panic                   // a defect
+	Panic                   // the server panicked, because of a defect
 	Reasons                 // number of reasons
 )
 

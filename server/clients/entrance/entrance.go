@@ -14,7 +14,8 @@ import (
 // Replica is the interface to the replicated state; a raftfsm.Node implements it.
 type Replica interface {
 	// Propose proposes a request, whose body it copies, and tells the waiter its outcome. It blocks while too
-	// many requests are under way. After an error there will be no outcome, and the connection is closed.
+	// many requests are under way. If it returns an error, there will be no outcome, and the caller closes the
+	// connection.
 	Propose(state.Request, state.Waiter) error
 	// View runs f under the read side of the state lock. f must not block.
 	View(f func(*state.State))
@@ -30,9 +31,9 @@ type Replica interface {
 // Entrance is the entrance of one server. Any goroutine may use it. The zero value is shut.
 type Entrance struct {
 	replica  atomic.Pointer[Replica] // the state that clients read; nil: no state yet
-	used     atomic.Bool             // Use has set replica
+	used     atomic.Bool             // Use has set `replica`
 	serving  atomic.Bool             // the replica lets clients be served
-	readOnly atomic.Bool             // the replica lets clients only read; serving is then false
+	readOnly atomic.Bool             // the replica lets clients only read; `serving` is then false
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when the result of Open may have changed; nil: no caller waits

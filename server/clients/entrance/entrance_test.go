@@ -12,7 +12,8 @@ import (
 
 type replica struct{ Replica }
 
-// Clients are served once the replica serves and the server uses it. All waiting callers then continue.
+// Clients are served as soon as the replica serves and the server has called Use. All waiting callers then
+// continue.
 func TestAnEntranceOpensToAllWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e Entrance

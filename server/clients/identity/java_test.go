@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// nameOf reads subjects and prints the text of each; both are in hexadecimal digits.
+// nameOf is a Java program. It reads subjects and prints the text of each; both are in hexadecimal digits.
 const nameOf = `
 import java.io.*; import java.util.*; import javax.security.auth.x500.X500Principal;
 public class NameOf {

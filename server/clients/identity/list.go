@@ -50,8 +50,8 @@ func javaHost(host string) string {
 	return string(b[1:])
 }
 
-// inOrder sorts identities into the order of ZooKeeper's hash set, which whoAmI and an ACL made of "auth"
-// show.
+// inOrder sorts identities into the order of ZooKeeper's hash set. That is the order in which whoAmI shows
+// them, and an ACL made of "auth" has them.
 func inOrder(ids []jute.ID) *[]jute.ID {
 	buckets := jute.GrownTable(len(ids) + 1) // a HashSet grows one element earlier than GrownTable assumes
 	jute.SortByBucket(ids, buckets, func(id jute.ID) int32 {
@@ -60,8 +60,8 @@ func inOrder(ids []jute.ID) *[]jute.ID {
 	return &ids
 }
 
-// Add adds a proved identity. If that is the super user's, Add also adds the super identity. Add returns
-// false if the identity is empty, or if the client has too many.
+// Add adds a proved identity. If the identity is the super user's, Add also adds the super identity. Add
+// returns false if the identity is empty, or if the client has too many identities.
 func (l *List) Add(id jute.ID, super Super) bool {
 	if id.ID == "" {
 		return false

@@ -17,14 +17,14 @@ import (
 type Proof struct {
 	IDs      List             // the client's address, then its proved identities
 	exchange sasl.Negotiation // the SASL negotiation under way, if any
-	tries    int32            // authentications so far
+	tries    int32            // number of authentications so far
 	empties  uint8            // how many empty answers the client got because the server has no SASL
 }
 
 // maxTries bounds the authentications on one connection.
 const maxTries = 100
 
-// Try counts an authentication. It reports whether the connection may have that many.
+// Try counts an authentication. It returns false if the connection has had too many.
 func (p *Proof) Try() bool {
 	p.tries++
 	return p.tries <= maxTries

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// attribute is one part of a name. The name of the type attributeSET ends in SET because package asn1 reads
-// only such slices as sets.
+// attribute is one part of a subject. Package asn1 reads a slice as a set only if the name of its type ends
+// in SET, as attributeSET does.
 type attribute struct {
 	Type  asn1.ObjectIdentifier
 	Value asn1.RawValue

@@ -10,7 +10,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// part is an attribute of a subject. If joined is true, it belongs to the same set as the part before it.
+// part is an attribute of a subject. If `joined` is true, the attribute belongs to the same set as the part
+// before it.
 type part struct {
 	oid    string
 	tag    int
@@ -42,7 +43,8 @@ func subject(t testing.TB, parts ...part) []byte {
 	return must.Get(asn1.Marshal(sets))(t)
 }
 
-// Java gives the same texts, as TestSubjectsAreJavas checks, except for bytes that are not UTF-8.
+// subjects have the texts that Java gives, as TestSubjectsAreJavas checks. Only bytes that are not UTF-8 have
+// another text in Java.
 var subjects = []struct {
 	want  string
 	parts []part
@@ -81,7 +83,7 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// Java writes U+FFFD for each of these strings. The texts here differ from each other.
+// Java writes U+FFFD for each of these strings. This server writes a different text for each of them.
 func TestSubjectInAnotherEncoding(t *testing.T) {
 	for value, want := range map[string]string{"\xe9": "CN=#1401e9", "\xe8": "CN=#1401e8"} {
 		expect.Equal(t, must.Get(Subject(subject(t, part{"CN", 20, value, false})))(t), want)
@@ -114,7 +116,7 @@ func madeUp(t testing.TB, r *rand.Rand) []byte {
 	return subject(t, parts...)
 }
 
-// Two subjects have different texts, unless they differ only in the kinds of their strings.
+// Two subjects have different texts, unless they differ only in the types of their strings.
 func TestSubjectsDoNotCollide(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := map[string]string{}
@@ -128,7 +130,7 @@ func TestSubjectsDoNotCollide(t *testing.T) {
 	}
 }
 
-// plainStrings returns the subject with the same kind for all strings that are written as text.
+// plainStrings returns the subject with the type UTF8String for all strings that are written as text.
 func plainStrings(t testing.TB, der []byte) []byte {
 	var sets []attributeSET
 	must.Get(asn1.Unmarshal(der, &sets))(t)

@@ -19,8 +19,8 @@ const (
 
 // Super names the super user in each scheme. A scheme whose text is empty has no super user.
 type Super struct {
-	Digest string // as acl.DigestID makes it
-	SASL   string // the user
+	Digest string // the digest identity, as acl.DigestID makes it
+	SASL   string // the name of the SASL user
 	X509   string // the subject of the certificate
 }
 

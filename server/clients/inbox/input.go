@@ -13,9 +13,9 @@ import (
 // Sizes of the buffer. It grows with the received bytes, never with the length that a client claims, and is
 // freed after a large frame.
 const (
-	First    = 512      // first size
+	First    = 512      // first size of a buffer
 	busySize = 16 << 10 // size for a connection whose reads fill its buffer
-	Keep     = 64 << 10 // the largest buffer that stays
+	Keep     = 64 << 10 // size of the largest buffer that stays
 )
 
 // MaxWatchFrame bounds setWatches. Some clients send all their watches in one frame, however long it is.
@@ -42,7 +42,7 @@ var ErrLong = errors.New("long setWatches")
 type Input struct {
 	buf  []byte
 	r, w int
-	full bool // the last read filled buf
+	full bool // the last read filled `buf`
 	want int  // how many contiguous bytes the caller needs; 0: any number
 }
 

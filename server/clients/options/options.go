@@ -26,7 +26,7 @@ const (
 	DefaultMaxConnsPerAddr = 60
 )
 
-// Sessions by default.
+// Defaults for sessions.
 const (
 	sessionBytes    = 2 << 10 // estimated memory of one session
 	maxAddrSessions = 50_000
@@ -54,7 +54,7 @@ type Options struct {
 	// reading the connection's socket.
 	MaxPending int
 	// MaxOutboxBytes and MaxOutboxFrames bound what waits to be written to one client; defaults 16 MiB and
-	// 50,000. At the bound the server closes its connection.
+	// 50,000. At the bound the server closes the client's connection.
 	MaxOutboxBytes  int
 	MaxOutboxFrames int
 	// MaxWatchesPerConn and MaxWatches bound the number of watches; defaults 500,000 and 10 million. At a bound
@@ -84,8 +84,8 @@ type Options struct {
 
 	// Follow, if set, gets every request when its outcome is known; see observe.Clients.Followed.
 	Follow func(*observe.Request)
-	// Ended, if set, gets the end of every session, with the events of the nodes that it removed.
-	// It must not block.
+	// Ended, if set, gets the end of every session, with the events of the nodes that the end removed. It must
+	// not block.
 	Ended func(session int64, events []tree.Event)
 }
 
@@ -144,8 +144,8 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// roomForConns returns for how many connections the file descriptors and the memory are enough. A limit of 0
-// is unknown and does not count.
+// roomForConns returns for how many connections the file descriptors and the memory are enough. A parameter
+// that is 0 is not known and does not count.
 func roomForConns(descriptors int64, memory uint64) int {
 	n := 1 << 30
 	if descriptors > 0 {

@@ -78,7 +78,7 @@ func (o *Outbox) Reserve(size int, now bool) bool {
 	o.Lock()
 	defer o.Unlock()
 	if o.state != open {
-		return false // the end of the connection returns what was granted
+		return false // the end of the connection returns the granted memory
 	}
 	if now {
 		o.cut()

@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
-// Close ends the connection now. It keeps the first reason.
+// Close ends the connection now. If the connection already ends, the earlier reason stays.
 func (o *Outbox) Close(why ends.Reason) {
 	o.Lock()
 	o.Die(why)

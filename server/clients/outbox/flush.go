@@ -130,7 +130,7 @@ func (o *Outbox) flushed() {
 	}
 }
 
-// writeNow writes as much of unsent as the connection accepts without waiting. It writes nothing if the
+// writeNow writes as much of `unsent` as the connection accepts without waiting. It writes nothing if the
 // connection is not plain TCP.
 func (o *Outbox) writeNow() (err error) {
 	if o.Raw == nil {
@@ -153,19 +153,19 @@ func (o *Outbox) writeNow() (err error) {
 	return cmp.Or(closed, err)
 }
 
-// Sizes of the pieces in which writeAll writes to a slow client. A TLS connection is broken after a deadline
-// in the middle of a piece, so a TLS client must read a whole piece in time.
+// Sizes of the pieces in which writeAll writes to a slow client. If a deadline passes in the middle of a
+// piece, a TLS connection is broken. So a TLS client must read a whole piece in time.
 const (
 	writePiece    = 64 << 10
 	writePieceTLS = 16 << 10
 
-	writeStep = budget.Grace / 4 // limit for a piece in clear text, which may be written in part
+	writeStep = budget.Grace / 4 // time limit for a piece in clear text; a part of the piece may be written
 
 	unreadStep = time.Second // a client that reads again after this time counts as alive
 )
 
-// writeAll writes the rest of unsent, and waits for the client as long as the client reads. While the server
-// does not read from the client, each piece that the client accepts shows that the client is alive.
+// writeAll writes the rest of `unsent`, and waits for the client as long as the client reads. While the
+// server does not read from the client, each piece that the client accepts shows that the client is alive.
 func (o *Outbox) writeAll() error {
 	defer o.NC.SetWriteDeadline(time.Time{})
 	piece, step := writePiece, writeStep

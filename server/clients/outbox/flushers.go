@@ -8,7 +8,7 @@ import (
 )
 
 // Flushers write the outboxes that an applied batch has changed. touch and Told collect these outboxes under
-// the state lock. Kick wakes the flushers once the lock is free.
+// the state lock. Kick wakes the flushers as soon as the lock is free.
 type Flushers struct {
 	mu     sync.Mutex
 	cond   sync.Cond
@@ -21,7 +21,7 @@ type Flushers struct {
 	closed bool
 }
 
-// lane is a queue of outboxes that wait for a write. The queue begins at head.
+// lane is a queue of outboxes that wait for a write. The first of them is queue[head].
 type lane struct {
 	queue []*Outbox
 	head  int
@@ -45,7 +45,7 @@ func (f *Flushers) Start(wg *sync.WaitGroup) {
 	}
 }
 
-// Stop ends the pool once nothing waits.
+// Stop ends the pool as soon as nothing waits.
 func (f *Flushers) Stop() {
 	f.mu.Lock()
 	f.closed = true

@@ -8,7 +8,7 @@ import (
 
 type conn = Stub
 
-// connOf returns a connection of an address of its own.
+// connOf returns a connection that has an address of its own.
 func connOf(s *Shared) *conn { return NewStub(s, new(budget.Account)) }
 
 // quiet() returns what outboxes share in a server that does nothing, and a connection; 0 means no bound.

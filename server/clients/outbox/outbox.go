@@ -42,8 +42,8 @@ func longBuffer(n int) []byte {
 	return b[:0]
 }
 
-// Pending is a request that has no answer yet: a request that was proposed, or a read that is parked after
-// one.
+// Pending is a request that has no answer yet. Either it was proposed, or it is a read that is parked after a
+// proposed request.
 type Pending struct {
 	Xid    int32
 	Op     jute.OpCode
@@ -59,7 +59,7 @@ type Pending struct {
 // goroutine (under View) and the goroutine that applies the log append to it; a flush writes and empties it.
 // Only one flush runs at a time. While a flush runs, other goroutines only append.
 //
-// The lock of the outbox guards all of it, except the socket, which does not change, and the flight, which
+// The lock of the outbox guards all fields, except `socket`, which does not change, and `flight`, which
 // belongs to the running flush.
 type Outbox struct {
 	sync.Mutex
@@ -125,12 +125,12 @@ func (o *Outbox) Init(s *Shared, owner Owner, nc net.Conn, config *tls.Config) {
 
 // queue holds the frames that wait to be written, in order.
 type queue struct {
-	full    []piece // the pieces before buf
-	fullLen int     // bytes in full
+	full    []piece // the pieces before `buf`
+	fullLen int     // number of bytes in `full`
 	lent    int     // bytes of the queue that count as loans
 	buf     []byte  // whole frames
-	spare   []byte  // the buffer of the last flush
-	frames  int     // number of frames in full and buf
+	spare   []byte  // the buffer of the last flush, for reuse
+	frames  int     // number of frames in `full` and `buf`
 
 	// gap says that the connection's goroutine builds a long reply. The reply's place is after the first
 	// `before` pieces of `full`. Nothing after the gap is written until the reply is there.
@@ -164,7 +164,7 @@ type visits struct {
 // holding says how much memory the outbox holds.
 type holding struct {
 	writing  int           // bytes that the running flush has taken
-	held     int           // bytes of the outbox counted by the memory
+	held     int           // how many bytes of the outbox Memory counts
 	reserved int           // how many bytes the outbox may hold in addition to `held`, for a long reply
 	stuck    time.Duration // when the outbox became full and the client stopped reading; 0: unknown
 }
@@ -172,7 +172,7 @@ type holding struct {
 // end says whether the connection ends, and why.
 type end struct {
 	state   state
-	why     ends.Reason // the reason, once state is not open
+	why     ends.Reason // the reason for the end; set when `state` is no longer `open`
 	shut    bool        // everything is written, and the server has closed its writing side
 	closing bool        // the client asked for the end of its session
 }
@@ -187,7 +187,7 @@ type state uint8
 
 const (
 	open   state = iota
-	ending       // the outbox accepts no more frames; the connection closes once they are written
+	ending       // no further frame is accepted; the connection closes when the waiting frames are written
 	dead         // the connection is closed, and the remaining frames are lost
 )
 
@@ -444,5 +444,5 @@ func (o *Outbox) give(p piece) {
 	}
 }
 
-// quickSize is how many bytes are written at once, without a flusher.
+// quickSize is the largest number of bytes that are written without a flusher.
 const quickSize = 4 << 10

@@ -102,9 +102,9 @@ func TestLongOutboxIsNotCopied(t *testing.T) {
 	expect.Equal(t, first, &o.full[0].b[0], "the first buffer has moved")
 }
 
-// A reply waits for at most one run of outboxes, however many outboxes an event fills. These outboxes wait
-// for at most one run of replies. This also holds for the reply to the client that made the change, whether
-// or not that client watches.
+// However many outboxes an event fills, a reply waits for at most one run of these outboxes. This also holds
+// for the reply to the client that made the change, whether or not that client watches. The outboxes that the
+// event fills wait for at most one run of replies.
 func TestRepliesDoNotWaitForAHerd(t *testing.T) {
 	var f Flushers
 	f.cond.L = &f.mu
@@ -388,8 +388,8 @@ func TestBatchesOfOutboxes(t *testing.T) {
 	}
 }
 
-// The size of a reply counts without its prefix, also for a reply that fills a gap. Events do not count as
-// replies.
+// The size of a reply is counted without its length prefix, also if the reply fills a gap. Events do not
+// count as replies.
 func TestSizesOfRepliesAreCounted(t *testing.T) {
 	var o Outbox
 	var m metrics.Set

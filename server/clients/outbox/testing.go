@@ -52,7 +52,7 @@ func (o *Outbox) Pretend(flushing, waiting bool, writing, reserved int) {
 // Write continues the running flush until it ends.
 func (o *Outbox) Write() { o.write(true) }
 
-// Empty removes everything from the outbox, and returns it.
+// Empty removes all that waits, and returns the bytes and the number of frames.
 func (o *Outbox) Empty() (b []byte, frames int) {
 	frames = o.frames
 	for o.Size() > 0 {

@@ -12,7 +12,8 @@ const (
 	SessionSteps = 30  // cost to create or attach a session, also if the server refuses
 	PlainSteps   = 5   // cost of a request answered without the state: ping, identities, refused operations
 
-	// HandshakeSteps is the cost of a TLS handshake, which takes no lock but a millisecond of processor time
+	// HandshakeSteps is the cost of a TLS handshake. The handshake takes no lock, but it takes a millisecond of
+	// processor time.
 	HandshakeSteps = 10_000
 	ReconfigSteps  = bounds.MaxSteps / 2 // a reconfig asks all servers
 )

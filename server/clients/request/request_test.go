@@ -27,7 +27,7 @@ func TestRequestsAreChargedByTheirLength(t *testing.T) {
 	}
 }
 
-// A setWatches must be complete: its bytes must contain every list and every path of the list.
+// A setWatches must be complete: its bytes must contain every list, with all paths of that list.
 func TestListsOfASetWatches(t *testing.T) {
 	for _, x := range []struct {
 		op   jute.OpCode

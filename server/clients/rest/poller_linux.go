@@ -23,7 +23,7 @@ type epoll struct {
 }
 
 // arrivals selects what epoll reports: bytes, and the end of a connection. It reports each event once.
-const arrivals = syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31 // EPOLLET
+const arrivals = syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31 // 1<<31 is EPOLLET
 
 // newPoller returns nil if the system has no poller for this process.
 func newPoller() Poller {
@@ -58,7 +58,7 @@ func (p *epoll) Add(c Sleeper, slot uint32) error {
 // Remove implements Poller.
 func (p *epoll) Remove(c Sleeper) { _ = p.control(c, syscall.EPOLL_CTL_DEL, nil) }
 
-// control holds both descriptors open while the system uses them.
+// control calls epoll_ctl. It keeps both descriptors open until the call has returned.
 func (p *epoll) control(c Sleeper, op int, e *syscall.EpollEvent) (err error) {
 	closed := c.Raw().Control(func(fd uintptr) {
 		if e := p.raw.Control(func(ep uintptr) { err = syscall.EpollCtl(int(ep), op, int(fd), e) }); e != nil {

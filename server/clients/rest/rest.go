@@ -17,7 +17,7 @@ import (
 type Rest struct {
 	spawn  func(func()) // begins a goroutine
 	once   sync.Once
-	polls  atomic.Bool // true: poller is set
+	polls  atomic.Bool // true: `poller` is set
 	poller Poller
 
 	mu     sync.Mutex
@@ -77,7 +77,7 @@ func (r *Rest) Park(c Sleeper) bool {
 	if !ok {
 		return false
 	}
-	// A goroutine that ends the connection first marks the outbox and then calls Wake. So either IsOpen sees the
+	// To end a connection, a goroutine first marks the outbox and then calls Wake. So either IsOpen sees the
 	// mark, or Wake finds c in its slot.
 	if r.poller.Add(c, slot) == nil && c.IsOpen() || !r.take(c) {
 		return true

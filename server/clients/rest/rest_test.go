@@ -18,7 +18,7 @@ type sleeper struct {
 	ended  bool
 	reads  string      // bytes that a visit reads and cannot answer
 	visits func()      // called during a visit
-	rose   chan string // what Rise was called with
+	rose   chan string // receives what Rise was called with
 }
 
 func (s *sleeper) Place() *Place        { return &s.place }
@@ -58,7 +58,7 @@ func (p *poller) Read(Sleeper, []byte) (n int, err error) { return 0, nil }
 func (p *poller) Close()                                  { close(p.arrives) }
 
 // A connection rests as long as each visit answers everything. It rises at the end of a visit that leaves
-// something unanswered, also if that has arrived during the visit. It rises at once if no poller can report
+// something unanswered, even if this arrived during the visit. It rises at once if no poller can report
 // arrivals.
 func TestConnectionsRise(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -69,7 +69,7 @@ func TestConnectionsRise(t *testing.T) {
 		"something to do": {"request", func(_ *Rest, _ *sleeper, arrives func()) { arrives() }, "request<nil>"},
 		"its end": {"", func(r *Rest, s *sleeper, arrives func()) {
 			arrives()
-			arrives() // the previous visit has ended
+			arrives() // a second visit, after the first has ended
 			s.ended = true
 			r.Wake(s)
 		}, net.ErrClosed.Error()},

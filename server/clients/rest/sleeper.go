@@ -30,7 +30,7 @@ type Place struct {
 type Poller interface {
 	// Takes reports whether Add can take the connection.
 	Takes(Sleeper) bool
-	// Add makes Wait return slot when bytes, or the end of the connection, arrive, and again for each further
+	// Add makes Wait return `slot` when bytes or the end of the connection arrive, and again for each further
 	// arrival. Bytes that have already arrived count as an arrival.
 	Add(c Sleeper, slot uint32) error
 	// Remove removes the connection, unless the connection's end has already removed it.

@@ -25,19 +25,19 @@ type telling struct {
 	zxid    int64
 	event   *tree.Event // the event that the tree reports
 	left    int         // remaining events of the change, including this one
-	encoded bool        // this event is in b
+	encoded bool        // `event` is in `b`
 
 	b      []byte  // the encoded events of this portion
 	events []event // the end in b, the type and the receivers of each event
 	hears  []heard // runs for connections' own watches
 	deep   []deep  // runs for paths with recursive watches
 	deepOf map[uint32]int
-	runs   int  // number of runs in hears and deep
-	shared bool // an outbox points into b
+	runs   int  // number of runs in `hears` and `deep`
+	shared bool // an outbox points into `b`
 
-	portion *budget.Portion // the portion in b, if the memory counts it
+	portion *budget.Portion // the portion in `b`, if Memory counts it
 	free    bool            // no memory was in use when the change lent its first portion
-	lent    bool            // the change has lent a portion
+	lent    bool            // a portion of the change was lent before
 	told    []*Address      // addresses that were told of the change
 	asked   map[question]bool
 	touched []*outbox.Outbox // outboxes that have got events of this portion
@@ -50,8 +50,8 @@ type event struct {
 	to   int // the number of receivers of this event, minus the number for the previous event
 }
 
-// run is a series of adjacent events of a portion. If acl is not nil, it is the ACL of their nodes, and
-// whether the client may read them is not checked yet.
+// run is a series of adjacent events of a portion. If `acl` is not nil, it is the ACL of the events' nodes,
+// and it is not checked yet whether the client may read these nodes.
 type run struct {
 	from, to int
 	acl      *acl.Set
@@ -62,7 +62,7 @@ type heard struct {
 	c    *Watcher
 	cut  bool  // no event is sent, because the address exceeds maxTells
 	last run   // empty if `from` equals `to`
-	runs []run // the runs before last; other connections may share the slice
+	runs []run // the runs before `last`; other connections may share the slice
 }
 
 // deep collects the events for the connections with a recursive watch at one path.
@@ -80,7 +80,7 @@ type question struct {
 	acl *acl.Set
 }
 
-// extend appends the run r, which comes after the others, to runs.
+// extend appends the run r to `runs`. All other runs come before r.
 func extend(runs []run, r run) []run {
 	if last := len(runs) - 1; last >= 0 && runs[last].to == r.from && runs[last].acl == r.acl {
 		runs[last].to = r.to
@@ -147,6 +147,6 @@ func (t *Table) loan(c *Watcher) (l *budget.Loan, room bool) {
 	}
 }
 
-// killer is a connection that the goroutine that applies the log can end. That goroutine must not touch a
-// socket.
+// killer is a connection with the method Kill. The goroutine that applies the log ends connections by Kill,
+// because it must not touch a socket.
 type killer interface{ Kill(ends.Reason) }

@@ -62,7 +62,7 @@ func (t *Table) hearOne(c *Watcher) {
 	h.last.to = n + 1
 }
 
-// aboveOne adds the event for a path with recursive watches.
+// aboveOne adds the event that the tree reports to the events for a path with recursive watches.
 func (t *Table) aboveOne(path uint32) {
 	at, ok := t.deepOf[path]
 	if !ok {

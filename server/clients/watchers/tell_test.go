@@ -53,7 +53,7 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		s, _ := quiet(t, Bounds{}, 1000, 0)
-		simple := watches.New[int]() // the same watches
+		simple := watches.New[int]() // a simpler table of the same watches
 		conns := make([]*Watcher, 8)
 		from := new(Address)
 		for i := range conns {

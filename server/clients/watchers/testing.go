@@ -9,5 +9,5 @@ const (
 	WatchStep   = watchStep
 )
 
-// Asked returns for how many pairs of identities and ACL mayRead keeps the answer.
+// Asked returns how many answers mayRead keeps. Each is for a pair of a client's identities and an ACL.
 func (t *Table) Asked() int { return len(t.asked) }

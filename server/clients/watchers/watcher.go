@@ -12,7 +12,7 @@ type Watcher struct {
 	IDs  *identity.List // identities of its client
 	From *Address
 
-	// The lock of the table guards the rest.
+	// The lock of the table guards the fields below.
 	dropped bool  // the connection may not set watches any longer
 	hears   int32 // index plus 1 among the connections that get events of this portion; 0: none
 }

@@ -38,13 +38,13 @@ func (t *Table) Init(b Bounds, shares *budget.Shares, outboxes *outbox.Shared,
 	t.asked, t.deepOf = make(map[question]bool), make(map[uint32]int)
 }
 
-// Add registers a watch. If there are too many watches, it ends the connection and returns false. A watch
-// that the connection has already needs no room.
+// Add registers a watch. If there are too many watches, it ends the connection and returns false. If the
+// connection has this watch already, no room is needed.
 func (t *Table) Add(c *Watcher, path string, kind watches.Kind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.dropped {
-		return false // a parked read may be answered during the end of its connection
+		return false // a parked read may still be answered while its connection ends
 	}
 	if !t.room(c, len(path)) && !t.table.Has(c, path, typeOf[kind]) {
 		c.Out.Kill(ends.Watches)
@@ -68,7 +68,7 @@ const (
 	watchStep = 64 << 10
 )
 
-// room reports whether c may have one more watch, on a path of that length.
+// room reports whether c may have one more watch whose path has `path` bytes.
 func (t *Table) room(c *Watcher, path int) bool {
 	o := &t.bounds
 	count, before := t.table.Of(c)
@@ -131,7 +131,8 @@ func (t *Table) Reset() {
 	t.table = watches.New[*Watcher]()
 }
 
-// Find reports whether c has such a watch. If op is removeWatches, Find also removes the watch.
+// Find reports whether c has a watch of this type at this path. If op is removeWatches, Find also removes the
+// watch.
 func (t *Table) Find(c *Watcher, op jute.OpCode, path string, watcherType int32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

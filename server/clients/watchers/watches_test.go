@@ -31,7 +31,7 @@ func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
 		o      Bounds
 		n      int // number of watches that the connection has
 		size   int // length of their paths
-		others int // number of watches of 1 KiB of another connection from another address
+		others int // number of watches of 1 KiB that a connection from another address has
 		path   string
 		want   bool
 	}{
@@ -79,8 +79,8 @@ func TestWatchThatIsSetAgainNeedsNoRoom(t *testing.T) {
 	}
 }
 
-// The memory of all watches of an address is counted again when a connection's watches have grown by another
-// step.
+// Whenever a connection's watches have grown by watchStep bytes, the memory of all watches of its address is
+// counted again.
 func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
 	s, a := quiet(t, Bounds{}, 0, 0)
 	b := connFrom(s, a.From)
@@ -115,8 +115,8 @@ func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
 	expect.Equal(t, s.table.Count()+int(s.table.Bytes()), 0)
 }
 
-// When a connection ends whose watches have grown by at least a step, the memory of its address is counted
-// again.
+// If the watches of a connection have grown by at least a step, the memory of its address is counted again
+// when the connection ends.
 func TestStepOfWatchesGoesWithItsConnection(t *testing.T) {
 	for bytes, left := range map[int]int64{watchStep: 0, watchStep - 1: 99} {
 		s, c := quiet(t, Bounds{}, 0, 0)
@@ -149,7 +149,7 @@ func TestEventsAreCharged(t *testing.T) {
 	long := "/" + strings.Repeat("x", 2*tellBytes-1)
 	for _, x := range []struct {
 		name string
-		owed int64 // debt beyond the share of budget.Debt
+		owed int64 // steps that are owed in addition to Shares.Of(budget.Debt)
 		path string
 		kind watches.Kind
 		open bool

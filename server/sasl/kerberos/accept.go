@@ -20,7 +20,7 @@ const (
 	flagMutual  = 1 << 1
 )
 
-// Errors about a client. The client learns only that it has failed; the log has the reason.
+// Errors about a client. They go to the log; the client learns only that the exchange has failed.
 var (
 	errProtocol = errors.New("the client's token does not follow GSSAPI with Kerberos")
 	errRefused  = errors.New("Kerberos refuses the client")
@@ -34,8 +34,8 @@ type context struct {
 	sequence   int64 // number of this server's next token
 }
 
-// accept verifies a client's first token and returns the answer. The answer is nil if the client has not
-// asked the server for a proof.
+// accept() verifies a client's first token and returns the answer. The answer is nil if the client has not
+// asked the server to prove its identity.
 func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*context, []byte, error) {
 	message, err := unframe(token)
 	if err != nil {
@@ -123,7 +123,7 @@ func (k keytab) open(t *ticket) (*ticketSecret, error) {
 			"export the keytab again", t.Secret.KVNO)
 }
 
-// check returns the client of the ticket, and refuses a ticket that is not valid now. Like ZooKeeper, it
+// check() returns the client of the ticket, and refuses a ticket that is not valid now. Like ZooKeeper, it
 // ignores the addresses to which a ticket may be bound, because behind address translation they are wrong.
 func (t *ticketSecret) check(now time.Time) (Principal, error) {
 	client, err := principal(t.Client, t.Realm)
@@ -194,7 +194,7 @@ func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Ti
 	return a, binary.LittleEndian.Uint32(sum[20:])&flagMutual != 0, nil
 }
 
-// prove makes the answer, which proves that this server can read the ticket. The answer contains a new key
+// prove() makes the answer, which proves that this server can read the ticket. The answer contains a new key
 // for the rest of the exchange. An attacker who replays the recorded tokens of a client does not know that
 // key, and cannot continue.
 func (c *context) prove(a *authenticator, ticketKey sessionKey, random io.Reader) (answer []byte, err error) {

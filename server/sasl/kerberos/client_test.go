@@ -21,14 +21,14 @@ var (
 	alice  = Principal{[]string{"alice"}, "ZK.TEST"}
 )
 
-// newKey makes a key of a type.
+// newKey makes a random key of the encryption type `etype`.
 func newKey(etype int32) sessionKey {
 	k := sessionKey{EType: etype, Value: make([]byte, suites[etype].keyBytes)}
 	rand.Read(k.Value)
 	return k
 }
 
-// marshalKeytab writes entries as kadmin does.
+// marshalKeytab returns a keytab as kadmin writes it to a file.
 func marshalKeytab(k keytab) []byte {
 	counted := func(b []byte, s string) []byte {
 		return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...)
@@ -137,7 +137,7 @@ func sure[T any](v T, err error) T {
 	return v
 }
 
-// hello returns the client's first token.
+// hello() returns the client's first token.
 func (c *testClient) hello() []byte {
 	version := c.ticket.Secret.KVNO
 	c.ticket.Secret = sure(c.serverKey.seal(sure(asn1.MarshalWithParams(c.secret, application(tagTicketSecret))),
@@ -175,12 +175,12 @@ func (c *testClient) readAnswer(t *testing.T, answer []byte) {
 	c.context.key, c.context.subkeyFlag = secret.Key, wrapAcceptorSubkey
 }
 
-// choice returns the client's last token.
+// choice() returns the client's last token.
 func (c *testClient) choice(text string) []byte {
 	return mirror(c.context.key, c.context.subkeyFlag, text)
 }
 
-// mirror wraps a text as a client does.
+// mirror() wraps a text as a client does.
 func mirror(key sessionKey, flags byte, text string) []byte {
 	head := make([]byte, wrapHeader)
 	head[0], head[1], head[2], head[3] = 5, 4, flags, 0xff

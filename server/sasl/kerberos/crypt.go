@@ -53,7 +53,7 @@ func (k sessionKey) open(e encrypted, usage uint32) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The library does not check whether there is a confounder and a checksum.
+	// The library does not check whether e is long enough for a confounder and a checksum.
 	if e.EType != k.EType || len(e.Cipher) <= s.etype.GetConfounderByteSize()+s.etype.GetHMACBitLength()/8 {
 		return nil, errIntegrity
 	}
@@ -73,7 +73,7 @@ func (k sessionKey) seal(plain []byte, usage uint32) (encrypted, error) {
 	return encrypted{EType: k.EType, Cipher: cipher}, err
 }
 
-// sum returns the keyed checksum of b. The caller has checked that k has a suite.
+// sum() returns the keyed checksum of b. The caller has checked that k has a suite.
 func (k sessionKey) sum(b []byte, usage uint32) ([]byte, error) {
 	s, err := k.suite()
 	if err != nil {

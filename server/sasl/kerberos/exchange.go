@@ -46,7 +46,7 @@ func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error
 	return next(token, now)
 }
 
-// hello checks the client's ticket, and proves the server's identity if the client asks for that.
+// hello() checks the client's ticket, and proves the server's identity if the client asks for that.
 func (e *Exchange) hello(token []byte, now time.Time) (answer []byte, err error) {
 	if e.context, answer, err = e.service.accept(token, now, e.random); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (e *Exchange) hello(token []byte, now time.Time) (answer []byte, err error)
 	return answer, nil
 }
 
-// offer answers an empty token. The answer says that the server offers no protection for later messages. So
+// offer() answers an empty token. The answer says that the server offers no protection for later messages. So
 // the length limit in the answer, which is for protected messages, is 0.
 func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
 	if len(token) > 0 {
@@ -71,8 +71,8 @@ func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
 	return answer, err
 }
 
-// choice reads the protection that the client has chosen. After it the token contains the name under which
-// the client wants to act. Like ZooKeeper, the server ignores that name and uses the name in the ticket.
+// choice() reads which protection the client has chosen. The rest of the token is the name under which the
+// client wants to act. Like ZooKeeper, the server ignores that name and uses the name in the ticket.
 func (e *Exchange) choice(token []byte, _ time.Time) ([]byte, error) {
 	text, err := e.context.unwrap(token)
 	if err != nil {

@@ -116,14 +116,14 @@ func parseEntry(r cryptobyte.String) (e keytabEntry, ok bool) {
 	// The name's type and the entry's time come before the version.
 	ok = r.Skip(8) && r.ReadUint8(&version) && r.ReadUint16(&etype) && r.ReadUint16LengthPrefixed(&text)
 	e.version, e.key = uint32(version), sessionKey{EType: int32(int16(etype)), Value: text}
-	var longer uint32 // a version above 255 stands at the end
+	var longer uint32 // the entry's last field: the version, if it is above 255
 	if r.ReadUint32(&longer) && longer != 0 {
 		e.version = longer
 	}
 	return e, ok
 }
 
-// choose returns the principal whose name is `text`, and its keys. For "" it returns the keytab's only
+// choose() returns the principal whose name is `text`, and its keys. For "" it returns the keytab's only
 // principal.
 func (k keytab) choose(text string) (Principal, keytab, error) {
 	var want Principal
@@ -165,7 +165,7 @@ func (k keytab) choose(text string) (Principal, keytab, error) {
 	return mine[0].principal, mine, mine[0].principal.check()
 }
 
-// find returns the keys that may decrypt e, the likeliest first.
+// find() returns the keys that may decrypt e, the likeliest first.
 func (k keytab) find(e encrypted) ([]sessionKey, error) {
 	var right, other []sessionKey
 	for _, entry := range k {

@@ -275,7 +275,7 @@ func FuzzKeytab(f *testing.F) {
 	})
 }
 
-// FuzzRules: any text of an operator is refused, or its rules can be applied.
+// FuzzRules: ParseRules() refuses a text, or returns rules that can be applied.
 func FuzzRules(f *testing.F) {
 	f.Add("RULE:[2:$1%$2](svc%.*)s/%.*/-all/g DEFAULT", "app", "host")
 	f.Add(`RULE:[1:$1]s/(a)/\$$1/`, "banana", "")

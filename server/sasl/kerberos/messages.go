@@ -18,9 +18,9 @@ const (
 
 // Bits of flags, counted from the left.
 const (
-	optionUseSessionKey = 1  // in an AP-REQ
-	flagInvalid         = 7  // in a ticket
-	flagTransitChecked  = 12 // in a ticket
+	optionUseSessionKey = 1  // a bit of an AP-REQ
+	flagInvalid         = 7  // a bit of a ticket
+	flagTransitChecked  = 12 // a bit of a ticket
 )
 
 type (
@@ -104,7 +104,7 @@ const (
 
 func application(tag int) string { return fmt.Sprintf("application,explicit,tag:%d", tag) }
 
-// decode reads one message of the application class. It returns an error if anything follows the message.
+// decode() reads one message of the application class. It returns an error if anything follows the message.
 func decode(b []byte, message any, tag int) error {
 	rest, err := asn1.UnmarshalWithParams(b, message, application(tag))
 	if err == nil && len(rest) > 0 {

@@ -147,7 +147,7 @@ func (r *Rule) apply(p Principal, realm string) (string, bool) {
 	return s[:at[0]] + string(r.from.ExpandString(nil, r.to, s, at)) + s[at[1]:], true
 }
 
-// identity returns the name that a principal has in ACLs.
+// identity() returns the name that a principal has in ACLs.
 func (n Names) identity(p Principal) (string, error) {
 	if len(p.Parts) > 2 {
 		return "", errors.New("a name of more than two parts cannot stand in an ACL")
@@ -202,7 +202,7 @@ const maxPrincipal = 1024
 var errName = errors.New(
 	"an ambiguous name: empty, too long, or with one of / @ \\ or a control character in a part")
 
-// check refuses a name whose text could also be the text of another name.
+// check() refuses a name whose text could also be the text of another name.
 func (p Principal) check() error {
 	ok := len(p.Parts) > 0 && len(p.String()) <= maxPrincipal
 	for _, part := range append([]string{p.Realm}, p.Parts...) {
@@ -230,7 +230,7 @@ func ParsePrincipal(text string) (Principal, error) {
 	return p, nil
 }
 
-// principal makes a Principal of a message's name and realm.
+// principal() makes a Principal of a message's name and realm.
 func principal(n name, realm asn1.RawValue) (Principal, error) {
 	var p Principal
 	for _, raw := range n.Parts {

@@ -11,8 +11,8 @@ import (
 // twice Skew. The server remembers an authenticator only if the client has a valid ticket.
 const maxReplays = 1 << 18
 
-// remembered is how long the server must remember an authenticator: an authenticator from a clock that is
-// ahead by Skew stays valid until its time plus Skew.
+// The constant remembered is how long the server must remember an authenticator: an authenticator from a
+// clock that is ahead by Skew stays valid until its time plus Skew.
 const remembered = 2 * Skew
 
 var (
@@ -21,8 +21,8 @@ var (
 		"detected")
 )
 
-// replays remembers authenticators in two generations. It drops the older generation when all authenticators
-// in it are too old to be accepted.
+// The type replays remembers authenticators in two generations. It drops the older generation when all
+// authenticators in it are too old to be accepted.
 type replays struct {
 	mu         sync.Mutex
 	began      time.Time // when the newer generation began

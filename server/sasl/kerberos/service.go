@@ -31,7 +31,7 @@ type Service struct {
 	keytab keytab     // only the keys of `principal`
 	looked time.Time
 	stamp  [2]int64 // stamp of the file from which keytab was read
-	// problem is why the present file cannot be used. It is "" if the file can be used.
+	// `problem` is why the present file cannot be used. It is "" if the file can be used.
 	problem string
 }
 
@@ -46,7 +46,7 @@ func New(o Options) (*Service, error) {
 	if s.principal, s.keytab, err = all.choose(o.Principal); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Keytab, err)
 	}
-	// So the rule DEFAULT behaves as on a machine whose default realm is the server's realm.
+	// The rule DEFAULT treats the realm of this server's principal as the default realm.
 	s.names.realm = s.principal.Realm
 	return s, nil
 }
@@ -54,8 +54,8 @@ func New(o Options) (*Service, error) {
 // Principal returns this server's principal.
 func (s *Service) Principal() string { return s.principal.String() }
 
-// keys() returns the keys of the file. If `look` is false, the result may be as old as the duration
-// lookAgain. While the file cannot be used, the last good keys stay in use.
+// keys() returns the keys of the file. If `look` is false, the keys may have been read up to lookAgain
+// earlier. While the file cannot be used, the last good keys stay in use.
 func (s *Service) keys(now time.Time, look bool) keytab {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,7 @@ var (
 
 var errFrame = errors.New("it is not a token of Kerberos")
 
-// unframe removes the frame of RFC 2743 (3.1) from the client's first token.
+// unframe() removes the frame of RFC 2743 (3.1) from the client's first token.
 func unframe(token []byte) (message []byte, err error) {
 	var outer asn1.RawValue
 	rest, err := asn1.Unmarshal(token, &outer)
@@ -41,7 +41,7 @@ func unframe(token []byte) (message []byte, err error) {
 	return message, nil
 }
 
-// frame adds the frame of RFC 2743 to the answer.
+// frame() adds the frame of RFC 2743 to the answer.
 func frame(message []byte) ([]byte, error) {
 	inner := append(append(bytes.Clone(oid), tokenAPRep...), message...)
 	return asn1.Marshal(asn1.RawValue{Class: asn1.ClassApplication, Tag: 0, IsCompound: true, Bytes: inner})
@@ -59,7 +59,7 @@ const (
 
 var errWrap = errors.New("the wrapped token does not belong to this exchange")
 
-// wrap makes a token from the server's text and its checksum.
+// wrap() makes a token from the server's text and its checksum.
 func (c *context) wrap(text []byte) ([]byte, error) {
 	head := make([]byte, wrapHeader, wrapHeader+len(text)+24)
 	head[0], head[1], head[2], head[3] = 5, 4, wrapFromAcceptor|c.subkeyFlag, 0xff
@@ -74,7 +74,7 @@ func (c *context) wrap(text []byte) ([]byte, error) {
 	return append(append(head, text...), sum...), nil
 }
 
-// unwrap returns the text of a client's token. It ignores the token's number: the key belongs to this
+// unwrap() returns the text of a client's token. It ignores the token's number: the key belongs to this
 // exchange, and the client sends only one token with it.
 func (c *context) unwrap(token []byte) ([]byte, error) {
 	if len(token) < wrapHeader || token[0] != 5 || token[1] != 4 || token[3] != 0xff {

@@ -63,7 +63,7 @@ type action struct {
 	Node    string `json:"node,omitempty"`    // node of a contender, relative to Path
 	Token   string `json:"token,omitempty"`   // token of the contender
 	Session string `json:"session,omitempty"` // session that must end
-	Reason  string `json:"reason,omitempty"`  // sent to the contender that is asked for its lock
+	Reason  string `json:"reason,omitempty"`  // text for the contender that is asked for its lock
 	DryRun  bool   `json:"dryRun,omitempty"`
 }
 
@@ -147,7 +147,7 @@ func (x *Actor) mayAct(w http.ResponseWriter, r *http.Request) (user string, err
 	return "", no
 }
 
-// target finds the contender of an action. The token makes sure that the action hits the hold
+// target() finds the contender of an action. The token makes sure that the action hits the hold
 // that the operator saw.
 func (x *Actor) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.Entry, error) {
 	if !strings.HasPrefix(a.Path, "/") {

@@ -23,7 +23,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// lone is a Source of one state, to which it applies requests at once.
+// The type lone is a Source with one state. It applies each request to this state at once.
 type lone struct {
 	Source
 	st      *state.State
@@ -85,7 +85,7 @@ func (l *lone) Outcome(_, _ uint32, _ uint64, o *state.Outcome) {
 	l.out.Reply = bytes.Clone(o.Reply)
 }
 
-// client makes a session of a lone Source.
+// client() makes a session of a lone Source.
 func (l *lone) client() session.Session {
 	return l.apply(state.Request{Op: state.OpCreateSession, Body: (&state.SessionBody{Timeout: 1000}).Append(nil)}).Session
 }
@@ -144,7 +144,7 @@ func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 func TestARefusedActionSaysWhy(t *testing.T) {
 	body := jute.AppendInt(jute.AppendString(nil, "/l"), 0)
 	for name, c := range map[string]struct {
-		token  int64 // the difference to the token of the node
+		token  int64 // what the action adds to the node's token
 		before func(l *lone, s session.Session)
 		answer *state.Outcome
 		status int
@@ -276,7 +276,7 @@ func TestAnActionReachesANumberedContenderInABusyQueue(t *testing.T) {
 // actorOf returns an actor on a source.
 func actorOf(s Source) *Actor { return &Actor{source: s, look: look.New(s, false)} }
 
-// hands is a source that counts the calls of HandOver and TakeSnapshot.
+// The type hands is a source that counts the calls of HandOver and TakeSnapshot.
 type hands struct {
 	Source
 	status report.Status

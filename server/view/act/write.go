@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// edit changes the node of a contender as the super user, in a new session that it closes afterwards. The
+// edit() changes the node of a contender as the super user, in a new session that it closes afterwards. The
 // operation is `op` with the body `body`.
 func edit(ctx context.Context, on Source, q *recipe.Queue, c *recipe.Entry, op jute.OpCode,
 	body []byte,

@@ -24,11 +24,11 @@ type Lock struct {
 // Session is a session in the list of sessions.
 type Session struct {
 	ID        string `json:"id"`
-	Addr      string `json:"addr"`   // address of its client
-	Server    uint32 `json:"server"` // the server of its newest connection
+	Addr      string `json:"addr"`   // address of the session's client
+	Server    uint32 `json:"server"` // the server of the session's newest connection
 	TimeoutMS int32  `json:"timeoutMs"`
 	Created   int64  `json:"created"`
-	Nodes     int    `json:"nodes"` // number of ephemeral nodes
+	Nodes     int    `json:"nodes"` // number of the session's ephemeral nodes
 	Connected bool   `json:"connected"`
 	Conn      *Conn  `json:"connection,omitempty"` // nil unless the client is connected to this server
 }
@@ -56,7 +56,7 @@ type OneSession struct {
 	Watches   int      `json:"watches"`
 	Holds     []Role   `json:"holds"`
 	WaitsFor  []Role   `json:"waitsFor"`
-	Paths     []string `json:"paths"`            // some of its ephemeral nodes
+	Paths     []string `json:"paths"`            // some of the session's ephemeral nodes
 	Hidden    int      `json:"hidden,omitempty"` // number of nodes that not every client may list
 	Truncated string   `json:"truncated,omitempty"`
 }
@@ -84,7 +84,7 @@ type Ended struct {
 	Zxid      string   `json:"zxid"`
 	Nodes     int      `json:"nodes"`
 	Paths     []string `json:"paths"`
-	Hidden    int      `json:"hidden,omitempty"` // paths that not every client could have listed
+	Hidden    int      `json:"hidden,omitempty"` // number of paths that not every client could have listed
 }
 
 // Top lists the busiest clients, by the counters of their connections.
@@ -95,7 +95,7 @@ type Top struct {
 	Note      string  `json:"note"`
 	Clients   []Busy  `json:"clients"`          // one for each address
 	Watched   []Busy  `json:"watched"`          // paths, with the number of their watches
-	Hidden    int     `json:"hidden,omitempty"` // paths left out of Watched: not every client may list them
+	Hidden    int     `json:"hidden,omitempty"` // number of paths that Watched leaves out
 	Truncated string  `json:"truncated,omitempty"`
 }
 

@@ -47,7 +47,7 @@ func TestAnAnswerThatIsTooLargeIsRefused(t *testing.T) {
 	expect.That(t, w.Body.Len() < 1<<10, "%d, %d bytes", w.Code, w.Body.Len())
 }
 
-// stuck is the connection of a client that reads no more than a part of an answer.
+// The type stuck is the connection of a client that reads no more than a part of an answer.
 type stuck struct {
 	*httptest.ResponseRecorder
 	parts, bytes int
@@ -95,7 +95,8 @@ func TestARefusalIsNotZipped(t *testing.T) {
 	}
 }
 
-// unread is the writer of an answer that its client does not read until the channel `free` is closed.
+// The type unread is the writer of an answer that its client does not read until the channel `free` is
+// closed.
 type unread struct {
 	*httptest.ResponseRecorder
 	reached, free chan struct{}

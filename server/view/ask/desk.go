@@ -111,7 +111,7 @@ var zippers = sync.Pool{New: func() any {
 	return z
 }}
 
-// send writes an answer.
+// send() writes an answer.
 func (d *Desk) send(w http.ResponseWriter, r *http.Request, a any) {
 	b, err := json.Marshal(a)
 	if err == nil && len(b) >= maxAnswer {
@@ -177,7 +177,7 @@ func takesGzip(accept string) bool {
 	return false
 }
 
-// failed is an error as JSON.
+// The type failed is an error as JSON.
 type failed struct {
 	V     int    `json:"v"`
 	Error string `json:"error"`

@@ -12,9 +12,9 @@ import (
 type Query struct {
 	Name   string
 	Values url.Values
-	All    bool     // names that not every client may list are shown, too
-	OfPage bool     // the parameters come from the page, which also has parameters of its own
-	known  []string // the parameters that were read
+	All    bool     // whether names are shown that not every client may list
+	OfPage bool     // whether the parameters come from the page, which also has parameters of its own
+	known  []string // names of the parameters that were read
 	err    error    // the first error in the parameters
 }
 

@@ -23,8 +23,8 @@ import (
 // Troubles lists the problems with the locks of one scan.
 type Troubles struct {
 	At    time.Time
-	Twice int // locks that are held twice
-	Over  int // holders whose maximum hold is over
+	Twice int // number of locks that are held twice
+	Over  int // number of holders whose maximum hold is over
 }
 
 func (t *Troubles) find(list []recipe.Queue) {
@@ -52,7 +52,7 @@ type Looker struct {
 	newestTroubles atomic.Pointer[Troubles]
 }
 
-// New returns a looker. With showAll every client sees all names.
+// New returns a looker. If `showAll` is true, every client sees all names.
 func New(from Source, showAll bool) *Looker { return &Looker{source: from, showAll: showAll} }
 
 // Told returns the troubles that the newest scan has found. It returns nil before the first scan.
@@ -66,7 +66,7 @@ type Scan struct {
 	Locks     []recipe.Queue
 	unlisted  int            // number of locks that not every client may list
 	listed    []recipe.Queue // the locks that every client may list; nil if every client may list all locks
-	Total     int            // ephemeral nodes
+	Total     int            // number of ephemeral nodes
 	Truncated bool
 	// NoPrefixes says that not every client may list the children of the root.
 	NoPrefixes bool
@@ -99,7 +99,7 @@ func (s *Scan) Seen(all bool) (list []recipe.Queue, graph func() *recipe.Graph, 
 	return s.listed, func() *recipe.Graph { return s.listedGraph.of(s.by, s.listed) }, s.unlisted
 }
 
-// scans keeps the newest scan for a while.
+// The type scans keeps the newest scan for a while.
 type scans struct {
 	mu     sync.Mutex // held during a scan: other requests wait for its result
 	newest *Scan
@@ -152,7 +152,7 @@ func (s *scans) forget() {
 	}
 }
 
-// scan looks at all locks.
+// scan() looks at all locks.
 func (l *Looker) scan(ctx context.Context) (*Scan, error) {
 	n := &Scan{At: time.Now(), by: l}
 	look := locks.NewScan()

@@ -54,12 +54,12 @@ func TestEachScanIsForgotten(t *testing.T) {
 	})
 }
 
-// looked is a source that has only a state.
+// The type looked is a source that has only a state.
 type looked struct {
 	st    *state.State
 	times int
-	after func() // what happens after each look
-	none  bool   // there is no state
+	after func() // runs after each look
+	none  bool   // whether there is no state
 }
 
 func (l *looked) View(f func(*state.State)) bool {
@@ -151,7 +151,7 @@ func TestCyclesThatNeverWereAreDropped(t *testing.T) {
 			edge(3, 2, "/zookeeper"), {From: 2, To: 4}, {From: 4, To: 0}},
 	}
 	v := New(&looked{st: state.New("c")}, false)
-	g.CycleCount = 5 // three are not described
+	g.CycleCount = 5 // five cycles; g.Cycles describes only two
 	v.Confirmed(&g)
 	expect.Equal(t, g.CycleCount, 4)
 	var parties []int
@@ -168,7 +168,7 @@ func TestCyclesThatNeverWereAreDropped(t *testing.T) {
 		expect.Equal(t, g.Cycles[0].Parties[0], 2, "parties")
 	}
 	g.Edges = g.Edges[2:]
-	g.Edges[1].ToToken = 5 // now the node has been created again
+	g.Edges[1].ToToken = 5 // as if the node had been created again
 	expect.Equal(t, len(v.Confirmed(&g).Cycles), 0)
 }
 

@@ -27,8 +27,8 @@ import (
 // comparison is one run of "locks compare".
 type comparison struct {
 	server         string // host:port
-	dir            string // for compiled programs
-	source         string // the sources of this command
+	dir            string // directory for compiled programs
+	source         string // directory of this command's sources
 	warm, duration time.Duration
 	rounds         int
 	waiters        []int
@@ -39,7 +39,7 @@ type comparison struct {
 // library is one of the compared libraries. The program of a foreign library prints the report as JSON.
 type library struct {
 	name, what string
-	most       int                     // limit of waiters in a measurement
+	most       int                     // how many waiters a measurement may have at most
 	recipe     string                  // this command's recipe; empty: the library has a program
 	prepare    func(*comparison) error // finds out whether the library is there
 	program    func(*comparison) []string
@@ -86,7 +86,7 @@ func importKazoo(*comparison) error {
 	return nil
 }
 
-// compare measures libraries side by side and prints a table.
+// compare() measures libraries side by side and prints a table.
 func compare(ctx context.Context, args []string, out, log io.Writer) error {
 	fs := flag.NewFlagSet("locks compare", flag.ContinueOnError)
 	server := fs.String("server", "zlockd",
@@ -141,7 +141,7 @@ func compare(ctx context.Context, args []string, out, log io.Writer) error {
 	return failed
 }
 
-// choose takes the libraries of these names, and leaves out those that are not installed.
+// choose() takes the libraries of these names, and leaves out those that are not installed.
 func (c *comparison) choose(names []string) (missing []string, err error) {
 	for _, name := range names {
 		i := slices.IndexFunc(libraries, func(l *library) bool { return l.name == name })
@@ -174,7 +174,7 @@ func (c *comparison) startServer(server string) (what string, stop func(), err e
 	return fmt.Sprintf("one %s, durable (%s)", server, version), e.Close, nil
 }
 
-// measure runs a library once, on its own lock.
+// measure() runs a library once, on its own lock.
 func (c *comparison) measure(ctx context.Context, l *library, waiters int) (r report, err error) {
 	c.runs++
 	path := fmt.Sprintf("/bench-%s-%d", l.name, c.runs)
@@ -206,7 +206,7 @@ func (c *comparison) measure(ctx context.Context, l *library, waiters int) (r re
 	return r, err
 }
 
-// table measures everything and writes a row for each point and library. A failure appears in
+// table() measures everything and writes a row for each point and library. A failure appears in
 // its row and does not stop the rest.
 func (c *comparison) table(ctx context.Context, out, log io.Writer) (failed error) {
 	fmt.Fprintln(out, "| waiters | lock | cycles/s | acquire p50 / p99 ms | hand-off p50 / p99 ms | requests "+
@@ -246,7 +246,7 @@ func (c *comparison) table(ctx context.Context, out, log io.Writer) (failed erro
 	return failed
 }
 
-// row has the medians of a library's measurements.
+// row() has the medians of a library's measurements.
 func row(waiters int, l *library, list []report) string {
 	of := func(digits int, f func(*report) float64) string {
 		values := make([]float64, len(list))

@@ -11,16 +11,16 @@
 // requests as the servers count them, with heartbeats. The waiters of one session queue in the
 // client, so a queue of N waiters at the servers needs N+1 clients.
 //
-// The command injects one fault each -fault-every: cut breaks the connection of a client, expire silences a
-// client for longer than its session timeout, kill-leader runs -kill-command by the shell. The
-// exit code is 4 if two workers violated exclusion.
+// The command injects one fault each -fault-every: `cut` breaks the connection of a client, `expire` silences
+// a client for longer than its session timeout, and `kill-leader` runs -kill-command in a shell. The exit
+// code is 4 if two workers violated exclusion.
 //
 // The last two recipes are for comparison: a queue in which every waiter watches the
 // directory, and go-zookeeper's own Lock.
 //
-// With the word compare it measures the recipes of several client libraries side by side on one server:
-// package client's mutex, go-zookeeper's Lock, Curator's InterProcessMutex, kazoo's Lock, and for contrast
-// the queue in which every waiter watches the directory. It prints Markdown.
+// With the argument `compare`, the command measures the recipes of several client libraries side by side on
+// one server: package client's mutex, go-zookeeper's Lock, Curator's InterProcessMutex, kazoo's Lock, and for
+// contrast the queue in which every waiter watches the directory. It prints Markdown.
 //
 //	go run ./test/bench/locks compare                      the real thing, some minutes
 //	go run ./test/bench/locks compare -quick               a smoke test

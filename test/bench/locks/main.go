@@ -30,7 +30,7 @@ var benchRecipes = []string{"mutex", "mutex-early", "rw", "policy", "sem", "chil
 type benchFlags struct {
 	Recipe     string        `json:"recipe"`
 	Clients    int           `json:"clients"`
-	Goroutines int           `json:"goroutines"` // per client
+	Goroutines int           `json:"goroutines"` // number of goroutines of each client
 	Locks      int           `json:"locks"`
 	Hold       time.Duration `json:"-"`
 	ReadRatio  float64       `json:"readRatio"`
@@ -68,7 +68,7 @@ func main() {
 	}
 }
 
-// parse reads the command line.
+// parse() reads the command line.
 func parse(args []string) (*benchFlags, error) {
 	b := &benchFlags{}
 	fs := flag.NewFlagSet("locks", flag.ContinueOnError)
@@ -213,7 +213,7 @@ type report struct {
 	Handoff    percentiles `json:"handoffMs"`
 	Jain       float64     `json:"jain"`
 	Requests   float64     `json:"requestsPerAcquire"`
-	Counted    *float64    `json:"serverRequestsPerAcquire,omitempty"` // as the servers count them
+	Counted    *float64    `json:"serverRequestsPerAcquire,omitempty"` // as the servers count them; nil: unknown
 	Events     float64     `json:"eventsPerAcquire"`
 	Bytes      float64     `json:"bytesPerAcquire"`
 	Lost       int         `json:"lost"`
@@ -246,7 +246,7 @@ func percentilesOf(ds []time.Duration) percentiles {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// show prints a report.
+// show() prints a report.
 func (b *benchFlags) show(out io.Writer, r *report) error {
 	if b.json {
 		return json.NewEncoder(out).Encode(r)
@@ -274,7 +274,7 @@ func (b *benchFlags) show(out io.Writer, r *report) error {
 	return nil
 }
 
-// pause waits, unless ctx ends.
+// pause() waits, unless ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -18,7 +18,7 @@ type meter struct {
 	locks []*benchLock
 
 	mu             sync.Mutex
-	on             bool // during the measured time
+	on             bool // whether the measured time has begun and not ended
 	acquire        []time.Duration
 	handoff        []time.Duration
 	counts         []int
@@ -45,7 +45,7 @@ func newMeter(b *benchFlags) *meter {
 	return m
 }
 
-// begin starts the measured time.
+// begin() starts the measured time.
 func (m *meter) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +60,7 @@ type grant struct {
 	release func(ctx context.Context) error
 }
 
-// work takes locks until ctx ends.
+// work() takes locks until ctx ends.
 func (m *meter) work(ctx context.Context, s session, worker int) {
 	rnd := rand.New(rand.NewPCG(uint64(worker), 1))
 	for ctx.Err() == nil {
@@ -106,9 +106,8 @@ func (m *meter) granted(l *benchLock, g grant, worker int, begun, now time.Time)
 	m.counts[worker]++
 }
 
-// hold is the critical section. It judges only what happens while the lease says that it is
-// valid: after a loss another worker may rightly be active, and the gate refuses the former
-// holder's writes.
+// hold() is the critical section of a worker. It judges only what happens while the lease says that it is
+// valid: after a loss another worker may rightly be active, and the gate refuses the former holder's writes.
 func (m *meter) hold(ctx context.Context, l *benchLock, g grant) {
 	if g.token != 0 && g.mode != fence.Permit && g.valid() {
 		if err := m.gate.Admit(l.path, g.mode, g.token); err != nil && g.valid() {
@@ -172,14 +171,14 @@ func (m *meter) report(took time.Duration, c cost) report {
 	return r
 }
 
-// judge adds the counts of losses, errors and violations, also from outside the measured time.
+// judge() adds the counts of losses, errors and violations, also from outside the measured time.
 func (m *meter) judge(r *report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r.Lost, r.Errors, r.Violations = m.lost, m.failed, m.violations
 }
 
-// jain is Jain's fairness index.
+// jain() returns Jain's fairness index.
 func jain(counts []int) float64 {
 	var sum, squares float64
 	for _, n := range counts {

@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 )
 
-// received is how many requests servers say they have received, including heartbeats and the
-// requests of other clients.
+// The type received is the number of requests that the servers report as received, including heartbeats and
+// the requests of other clients.
 type received struct {
 	sum   int64
 	asked int64 // how many of these requests asked for the number; 0: the sum is unknown

@@ -30,7 +30,7 @@ type session struct {
 	cost    func() cost
 	close   func()
 	timeout time.Duration
-	faults  *faultproxy.Proxy // on the way to the servers; nil without faults
+	faults  *faultproxy.Proxy // the proxy on the way to the servers; nil without faults
 }
 
 // cost is what a session sent and received, without heartbeats and pings.
@@ -164,8 +164,8 @@ func openRaw(ctx context.Context, b *benchFlags, tap *wiretap) (session, error) 
 	}, nil
 }
 
-// goLock is go-zookeeper's own Lock. It ignores contexts, so the run waits for workers that
-// still wait at its end.
+// goLock is go-zookeeper's own Lock. It ignores contexts, so at its end a run waits for the workers that are
+// still in the queue.
 func goLock(raw *zk.Conn) func(context.Context, string) (grant, error) {
 	return func(_ context.Context, path string) (grant, error) {
 		l := zk.NewLock(raw, path, zk.WorldACL(zk.PermAll))
@@ -226,7 +226,7 @@ func (w *wiretap) cost() cost {
 	return cost{w.requests.Load() - w.pings.Load(), w.events.Load(), w.bytes.Load()}
 }
 
-// tapped is one connection.
+// The type tapped is one connection.
 type tapped struct {
 	net.Conn
 	w   *wiretap

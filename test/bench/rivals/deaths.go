@@ -37,7 +37,7 @@ func (w *way) killHolder(path string) (float64, error) {
 	}
 	holder := exec.Command(self, "-hold", w.name, "-addr", w.addr, "-path", path)
 	holder.Stderr = os.Stderr
-	in, err := holder.StdinPipe() // the holder ends with this process
+	in, err := holder.StdinPipe() // when this process dies, the pipe closes and the holder ends
 	if err != nil {
 		return 0, err
 	}

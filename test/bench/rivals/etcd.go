@@ -123,7 +123,7 @@ func (k etcdKeeper) do(o op) (err error) {
 }
 
 func (k etcdKeeper) keepBusy(depth int, end time.Time, next func() op, done func(time.Duration)) (err error) {
-	var mu sync.Mutex // guards next, done and err
+	var mu sync.Mutex // guards `next`, `done` and `err`
 	var wg sync.WaitGroup
 	for range depth {
 		wg.Go(func() {

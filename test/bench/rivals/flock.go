@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// flockLocker has the lock of a file. A wait does not end with its context.
+// flockLocker has the lock of a file. Its lock() waits on even if the context ends.
 type flockLocker struct{ f *os.File }
 
 // newFlockLocker opens the file of a lock in the directory `addr`.

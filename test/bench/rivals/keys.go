@@ -18,7 +18,7 @@ import (
 // op is one operation on a key of 64 bytes.
 type op struct {
 	verb verb
-	key  string // shared keys are in directories of a thousand
+	key  string // path of the key; shared keys are in directories of a thousand keys
 }
 
 type verb int
@@ -33,7 +33,7 @@ var record = []byte(strings.Repeat("0123456789abcdef", 4))
 
 const keyConns, keyDepth = 16, 64
 
-// workload draws the operations of one client; it makes its own keys below `dir`.
+// workload draws the operations of one client. The client makes its own keys below `dir`.
 type workload struct {
 	reads, inserts float64 // shares of all operations; the other operations write
 	zipf           *measure.Zipf
@@ -144,7 +144,7 @@ type figure func(*slice) float64
 type measurement struct {
 	title   string
 	run     func(c servers, dir string) (slice, error)
-	lower   bool // less is better
+	lower   bool // whether less is better
 	figures map[string]figure
 	cold    bool
 }
@@ -178,7 +178,7 @@ func (m *measurement) inTurn(s *settings, clusters []servers, dir string) ([][]s
 	return rounds, nil
 }
 
-// print prints a row: the median of each cluster, and the span of the ratios between zlockd and ZooKeeper,
+// print() prints a row: the median of each cluster, and the span of the ratios between zlockd and ZooKeeper,
 // one ratio for each round.
 func (m *measurement) print(names []string, title string, f figure, rounds [][]slice) {
 	row, spent, ratios := []string{title}, []string{}, []float64{}
@@ -326,7 +326,7 @@ func measureVisits(c servers, d time.Duration) (slice, error) {
 		})
 }
 
-// measureKill kills the leader, and measures until a new client has made a key at another server.
+// measureKill kills the leader, and measures the time until a new client has made a key at another server.
 func measureKill(c servers) (out slice, err error) {
 	leader, err := c.leader(c.Ensemble)
 	if err != nil {

@@ -17,15 +17,15 @@ type kind struct {
 	name    string
 	options cluster.Options
 	about   func(addr string) string // the version, and how a lock is made
-	// locker opens a client of the servers at `addr`, a list with commas. A client that dies loses its lock
+	// locker() opens a client of the servers at `addr`, a list with commas. A client that dies loses its lock
 	// after the time `ttl`. The opening fails when ctx ends.
 	locker func(ctx context.Context, addr, path string, ttl time.Duration) (locker, error)
-	// session opens an idle session, and returns the function that ends it; nil: there are no sessions.
+	// session() opens an idle session, and returns the function that ends it; nil: there are no sessions.
 	session func(addr string) (end func(), err error)
 
 	// The functions below are for clusters of three servers that keep keys; nil: only locks are measured.
 	keeper func(addr string) (keeper, error)
-	// visit opens a client, makes a key that ends with the client, and closes the client.
+	// visit() opens a client, makes a key that ends with the client, and closes the client.
 	visit  func(ctx context.Context, addr string) error
 	leader func(*cluster.Ensemble) (*cluster.Server, error)
 }
@@ -90,7 +90,7 @@ type servers struct {
 	*cluster.Ensemble
 }
 
-// addr returns the address of server i modulo the number of servers.
+// addr() returns the address of server i modulo the number of servers.
 func (v servers) addr(i int) string { return v.Servers[i%len(v.Servers)].Client }
 
 // startAll starts n servers of each kind that the settings name. It leaves out kinds that are not installed

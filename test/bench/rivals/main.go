@@ -1,7 +1,7 @@
-// Command rivals measures locks on zlockd beside locks on ZooKeeper, etcd and Redis, and draws
-// the results. On three servers of zlockd, ZooKeeper and etcd it measures keys: inserts, YCSB, sessions
-// that come and go, and the death of the leader. With -parts ways it makes one table of all ways to lock,
-// also with PostgreSQL and flock: the times of a lock and of a hand-off, and after a holder or a server is
+// Command rivals measures locks on zlockd beside locks on ZooKeeper, etcd and Redis, and draws the results.
+// On three servers of zlockd, ZooKeeper and etcd it measures keys: inserts, YCSB, sessions that come and go,
+// and the death of the leader. With -parts ways it makes one table of all ways to lock, also with PostgreSQL
+// and flock: how long a lock and a hand-off take, and how long clients wait after a holder or a server is
 // killed.
 //
 // The command is a module of its own, so that zlockd does not depend on the clients of these services and on
@@ -211,8 +211,8 @@ func measureLocks(s *settings, services []servers, head string, sizes []int, pat
 	return out, nil
 }
 
-// cycle runs lockers, each with a lock of its own, for d: each takes and releases it as fast as it can. It
-// returns cycles per second and the median of one cycle in ms.
+// cycle() runs lockers, each with a lock of its own, for d: each takes and releases its lock as fast as it
+// can. cycle() returns the cycles per second, and the median of one cycle in ms.
 func cycle(lockers []locker, d time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d+30*time.Second)
 	defer cancel()
@@ -232,13 +232,13 @@ func cycle(lockers []locker, d time.Duration) ([]float64, error) {
 	return []float64{float64(len(took)) / d.Seconds(), measure.Median(took)}, err
 }
 
-// handoff lets all lockers contend for one lock for d. A locker that has released the lock contends again
-// only when another locker has it, because some locks let their last holder take them again at once. It
-// returns the median time from a release to the next hold in ms.
+// handoff() lets all lockers contend for one lock for d. A locker that has released the lock contends again
+// only when another locker has it, because some locks let their last holder take them again at once.
+// handoff() returns the median time from a release to the next hold in ms.
 func handoff(lockers []locker, d time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d+time.Minute)
 	defer cancel()
-	var mu sync.Mutex // guards released and passed
+	var mu sync.Mutex // guards `released` and `passed`
 	var released time.Time
 	passed := make(chan struct{}) // closed when the next locker holds the lock
 	end := time.Now().Add(d)

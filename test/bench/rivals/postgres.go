@@ -75,7 +75,7 @@ func startPostgres() (*postgres, error) {
 		return nil, err
 	}
 	go func() {
-		runtime.LockOSThread() // the kernel signals the server when this thread ends, not the process
+		runtime.LockOSThread() // keep the thread: the kernel kills the server when this thread ends
 		defer close(p.done)
 		for {
 			cmd := command(postgresProgram("postgres"), "-D", dir+"/data", "-p", port, "-h", "127.0.0.1",

@@ -25,14 +25,14 @@ type way struct {
 	name, about string
 	addr        string
 	open        opener
-	// crash kills the server, or the leader of a cluster. It returns the addresses for a new client, and a
+	// crash() kills the server, or the leader of a cluster. It returns the addresses for a new client, and a
 	// function that brings the dead server back; nil: there is no server.
 	crash func() (next []string, restore func() error, err error)
 
 	cells []string // this way's column of the table
 }
 
-// loses says what each way of locking can lose, as docs/why.md shows.
+// The table loses says what each way of locking can lose, as docs/why.md shows.
 var loses = map[string]string{
 	"zlockd":    "nothing confirmed; a holder that was paused is refused by its token",
 	"ZooKeeper": "nothing confirmed; all clients' connections when the leader dies",

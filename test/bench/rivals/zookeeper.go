@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// zookeeper returns the kind of server for zlockd or ZooKeeper. The locks are those of package client.
+// zookeeper() returns the kind of server for zlockd or ZooKeeper. The locks are those of package client.
 func zookeeper(name string, k cluster.Kind) kind {
 	return kind{
 		name: name, options: cluster.Options{Kind: k, JVM: []string{"-Xmx1g"}},
@@ -89,7 +89,7 @@ type zkKeeper struct {
 
 func (k *zkKeeper) close() { k.c.Close() }
 
-// send appends an operation's request. It returns how many other requests come before that request: one if
+// send() appends an operation's request. It returns how many other requests come before that request: one if
 // the directory of a new key must be created.
 func (k *zkKeeper) send(o op) (more int) {
 	switch o.verb {

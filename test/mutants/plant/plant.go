@@ -80,7 +80,7 @@ func Load(path string) (m Bug, err error) {
 	return m, nil
 }
 
-// Texts returns the edited files below root, by their paths.
+// Texts returns the edited files below `root`, by their paths.
 func (m *Bug) Texts(root string) (map[string]string, error) {
 	texts := map[string]string{}
 	for _, e := range m.edits {
@@ -101,7 +101,7 @@ func (m *Bug) Texts(root string) (map[string]string, error) {
 	return texts, nil
 }
 
-// Overlay writes the edited files into dir, with the list for the go command, and returns the list's name.
+// Overlay writes the edited files into `dir`, with the list for the go command, and returns the list's name.
 func (m *Bug) Overlay(root, dir string) (string, error) {
 	texts, err := m.Texts(root)
 	if err != nil {

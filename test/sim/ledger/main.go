@@ -71,7 +71,7 @@ func write() error {
 	return os.WriteFile(page, []byte(before+begin+made+end+after), 0o644)
 }
 
-// table returns the table, with a part for each profile.
+// table() returns the table, with a part for each profile.
 func table(lines []byte) (string, error) {
 	states := map[string]int{}
 	var b strings.Builder
@@ -88,7 +88,7 @@ func table(lines []byte) (string, error) {
 	return b.String(), nil
 }
 
-// part returns the part of one profile. The part has a row for each commit, in the order of the commits'
+// part() returns the part of one profile. The part has a row for each commit, in the order of the commits'
 // first runs. The function counts in `states` the rare states that these runs reached.
 func part(lines []byte, profile string, states map[string]int) (string, error) {
 	var list []*commit
@@ -155,7 +155,7 @@ func part(lines []byte, profile string, states map[string]int) (string, error) {
 	return b.String(), nil
 }
 
-// wrap breaks a text into lines of at most 110 bytes.
+// wrap() breaks a text into lines of at most 110 bytes.
 func wrap(text string) string {
 	var b strings.Builder
 	at := 0
@@ -175,7 +175,7 @@ func wrap(text string) string {
 	return b.String() + "\n"
 }
 
-// told says which rare states were reached.
+// told() says which rare states were reached.
 func told(visits map[string]int) string {
 	seen := 0
 	var never []string

@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// write fills a directory with the changed files and overlay.json.
+// write() fills a directory with the changed files and overlay.json.
 func write(dir string, plants []string) error {
 	if v := runtime.Version(); v != release && !strings.HasPrefix(v, release+".") {
 		return fmt.Errorf("the edits are made for %s, and this is %s: look at each of them again", release, v)

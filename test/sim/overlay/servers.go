@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/sim/reached"
 )
 
-// servers returns changed copies of the servers' files, by their paths: with the planted bugs, and with
+// servers() returns changed copies of the servers' files, by their paths: with the planted bugs, and with
 // calls that count rare states.
 func servers(plants []string) (map[string]string, error) {
 	texts := map[string]string{}
@@ -40,7 +40,7 @@ func servers(plants []string) (map[string]string, error) {
 		place := strings.Replace(s.Place, "@", "", 1)
 		if n := strings.Count(text, place); n != 1 {
 			if len(plants) > 0 {
-				continue // the planted bug has replaced the place
+				continue // the planted bug has replaced the text to which the call belongs
 			}
 			return nil, fmt.Errorf("%q has its place %d times in %s, instead of once", s.Name, n, s.File)
 		}

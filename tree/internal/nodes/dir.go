@@ -7,13 +7,13 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Dir holds the children of a node. They stand in a dense slice whose order depends on nothing but
-// the changes made, so that servers that made the same changes list, walk and snapshot in the same
-// order. A small directory is searched through; a large one has a hash index over the slice. (A Go
-// map costs three times the memory per child and cannot be walked in steps.)
+// Dir holds the children of a node. They stand in a dense slice whose order depends on nothing but the
+// changes made, so that servers that made the same changes list, walk and snapshot in the same order. A small
+// directory is searched through; a large one has a hash index over the slice. (A Go map costs three times the
+// memory per child and cannot be walked in steps.)
 //
-// The walk of a snapshot goes from the last position to the first. Removing moves the last child into the gap
-// and adding appends, so no child that the walk has not met yet moves past it.
+// The walk of a snapshot goes from the last position to the first. Remove moves the last child into the gap,
+// and Add appends. So no child that the walk has not met yet moves past the walk.
 type Dir struct {
 	Nodes []*Node
 	slots []uint64 // open addressing: hash<<32 | position+1; nil while small
@@ -35,13 +35,13 @@ const (
 	maxKeptLen  = 64 << 20 // bytes; a longer listing is never kept
 )
 
-// find returns the position of the child called name. It returns -1 if d has no such child.
+// find() returns the position of the child called name. It returns -1 if d has no such child.
 func (d *Dir) find(seed maphash.Seed, name string) int {
 	p, _ := d.locate(seed, name)
 	return p
 }
 
-// locate is like find, and also returns the slot in the index, if there is an index.
+// locate() is like find(), and also returns the slot in the index, if there is an index.
 func (d *Dir) locate(seed maphash.Seed, name string) (p, slot int) {
 	if d == nil {
 		return -1, -1
@@ -70,7 +70,7 @@ func (d *Dir) locate(seed maphash.Seed, name string) (p, slot int) {
 // that collide. Nothing but the layout of the index depends on the seed.
 func nameHash(seed maphash.Seed, name string) uint32 { return uint32(maphash.String(seed, name)) }
 
-// Add appends n.
+// Add appends the child n.
 func (d *Dir) Add(seed maphash.Seed, n *Node) {
 	d.changed(4 + len(n.Name))
 	d.Nodes = append(d.Nodes, n)
@@ -91,7 +91,7 @@ func (d *Dir) Add(seed maphash.Seed, n *Node) {
 	}
 }
 
-// index rebuilds the hash index with the smallest size that is allowed.
+// index() rebuilds the hash index with the smallest size that is allowed.
 func (d *Dir) index(seed maphash.Seed) {
 	size := 4 * smallDir
 	for size*3 < len(d.Nodes)*4 {
@@ -156,7 +156,7 @@ func (d *Dir) clear(i int) {
 	d.slots[i] = 0
 }
 
-// shrink gives memory back when most of the children are gone.
+// shrink() gives memory back when most of the children are gone.
 func (d *Dir) shrink(seed maphash.Seed) {
 	if len(d.Nodes) == 0 && cap(d.Nodes) > smallDir || cap(d.Nodes) > 64 && len(d.Nodes)*8 < cap(d.Nodes) {
 		d.Nodes = append(make([]*Node, 0, 2*len(d.Nodes)), d.Nodes...)
@@ -210,7 +210,7 @@ func (d *Dir) appendList(b []byte) []byte {
 	return append(b, c...)
 }
 
-// listedOnce is the value of cache after the first listing since the directory's last change.
+// listedOnce is the value of `cache` after the first listing since the directory's last change.
 var listedOnce []byte
 
 // kept() returns the listing, if it is kept.

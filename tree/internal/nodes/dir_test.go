@@ -75,8 +75,8 @@ func TestDirAgainstSlice(t *testing.T) {
 		d.Names, len(d.slots), cap(d.Nodes))
 }
 
-// The index of a directory has room for a third more than its children, and is made smaller when the
-// directory fills less than an eighth of it.
+// The index of a directory has room for a third more than its children. It is made smaller when the directory
+// fills less than an eighth of the index.
 func TestIndexOfADirectoryFits(t *testing.T) {
 	seed := maphash.MakeSeed()
 	d := &Dir{}

@@ -13,14 +13,14 @@ import (
 // Holdings has the ephemeral nodes of all sessions.
 type Holdings struct {
 	By     map[int64]*Holding
-	Owners []*Holding // the values of By, for walks in pieces; Holding.Slot is the position
+	Owners []*Holding // the values of By, for walks in pieces; Holding.Slot is the position here
 	Count  int        // nodes of all sessions
 }
 
 // Holding has the ephemeral nodes of a session.
 type Holding struct {
-	Nodes []*Node // Node.Slot is the position
-	Paths int     // bytes that their paths take in a listing
+	Nodes []*Node // Node.Slot is a node's position here
+	Paths int     // bytes that the paths of these nodes take in a listing
 	Slot  int     // position in Holdings.Owners
 }
 
@@ -89,8 +89,7 @@ func (t *Nodes) Owners() iter.Seq[int64] { return maps.Keys(t.Held.By) }
 // EphemeralsIn returns how many ephemeral nodes a session has.
 func (t *Nodes) EphemeralsIn(session int64) int { return len(t.Held.By[session].List()) }
 
-// SomeEphemeralsOf returns paths of a session's ephemeral nodes, in no particular order, but at most `most`
-// of them.
+// SomeEphemeralsOf returns at most `most` paths of a session's ephemeral nodes, in no particular order.
 func (t *Nodes) SomeEphemeralsOf(session int64, most int) []string {
 	list := t.Held.By[session].List()
 	paths := make([]string, min(len(list), most))
@@ -136,8 +135,8 @@ func appendEphemerals(b []byte, nodes []*Node, prefix string) []byte {
 	return b
 }
 
-// meansAll reports whether a prefix asks for everything: the reference first removes white space, as Java
-// defines it.
+// meansAll reports whether a prefix asks for everything: ZooKeeper first removes white space, as Java defines
+// it.
 func meansAll(prefix string) bool {
 	prefix = strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
 	return prefix == "" || prefix == "/"

@@ -38,7 +38,7 @@ type State struct {
 	Null     bool // the data is null, which is not the same as empty
 }
 
-// Node is an entry of the tree. At a million of them every word counts.
+// Node is an entry of the tree. A tree may have millions of nodes, so every word of memory counts.
 type Node struct {
 	State
 	Slot   int32  // the node's index in Holding.Nodes or in Tree.reapable
@@ -56,7 +56,7 @@ func (n *Node) Children() int {
 	return len(n.Dir.Nodes)
 }
 
-// stat returns what clients see. The parents' cv never counted the built-in nodes, so the cversion of / and
+// stat() returns what clients see. The parents' cv never counted the built-in nodes, so the cversion of / and
 // /zookeeper starts negative. Tools expect this.
 func (n *Node) stat() jute.Stat {
 	children := int32(n.Children())
@@ -162,5 +162,5 @@ func (n *Node) Walk(path []byte, fn func(path string, n *Node) bool) (more bool)
 // bytesOf views a string as bytes that must not be changed.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// StringOf views bytes that do not change while the string is in use.
+// StringOf views bytes as a string. The bytes must not change while the string is in use.
 func StringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -73,8 +73,7 @@ func (t *Nodes) Children(path string) []string {
 	return names
 }
 
-// Walk calls fn for every node, parents before children, until it returns
-// false.
+// Walk calls fn for every node, parents before children, until fn returns false.
 func (t *Nodes) Walk(fn func(path string, i Info) bool) {
 	t.Root.Walk(nil, func(path string, n *Node) bool { return fn(path, n.Info()) })
 }

@@ -84,7 +84,7 @@ func (t *Nodes) NextEphemerals(w *EphemeralWalk, most int, fn func(Ref) (cost in
 		w.begun, w.owner = true, len(t.Held.Owners)
 	}
 	if w.of != nil && (w.owner >= len(t.Held.Owners) || t.Held.Owners[w.owner] != w.of) {
-		w.of = nil // the holding is gone; one that was already met may be in its place
+		w.of = nil // the holding is gone; a holding that was already met may be in its place
 	}
 	for {
 		if w.of == nil {

@@ -94,8 +94,8 @@ func (t *Nodes) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]by
 	return jute.AppendInt(b, int32(count)), jute.OK
 }
 
-// AnswerSize estimates the length of the answer to a read. It also returns the steps of this estimate and of
-// building a list of children or ephemeral nodes while the state is locked.
+// AnswerSize estimates the length of the answer to a read. It also returns how many steps it takes to make
+// this estimate and to build a list of children or ephemeral nodes while the state is locked.
 func (t *Nodes) AnswerSize(op jute.OpCode, session int64, body []byte) (size, steps int) {
 	const opSize = 100 // size of a result of multiRead: header and Stat
 	d := jute.NewDecoder(body)

@@ -19,8 +19,8 @@ func (r Ref) ShowsNames() bool {
 	return true
 }
 
-// Shows reports whether every client may learn a path by listing; see ShowsNames. If the path does not exist,
-// as under a watch, its existing part counts.
+// Shows reports whether every client may learn a path by listing; see ShowsNames. A watch may wait at a path
+// that does not exist; then the existing part of the path counts.
 func (t *Nodes) Shows(path string) bool {
 	dir := path[:max(strings.LastIndexByte(path, '/'), 0)]
 	n := t.Root

@@ -38,8 +38,8 @@ func (a *App) Say(format string, args ...any) {
 // PatientStderr returns standard error for messages that must not block zlock.
 func (a *App) PatientStderr() io.Writer { return patient{a.Stderr} }
 
-// patient waits for the reader of its output only for a short time. So zlock ends a COMMAND that has lost its
-// lock in time, even if the reader of zlock's messages has stopped.
+// The type patient waits for the reader of its output only for a short time. So if the lock is lost, zlock
+// can end COMMAND in time even if the reader of zlock's messages has stopped.
 type patient struct{ io.Writer }
 
 func (p patient) Write(b []byte) (int, error) {

@@ -24,8 +24,8 @@ func (e *SignalError) Error() string {
 // Unwrap gives zlock the conventional exit code, without a message.
 func (e *SignalError) Unwrap() error { return cli.Exit(supervise.SignalCode(e.Sig)) }
 
-// OutliveReaders makes zlock ignore SIGPIPE, so that a message without a reader does not end zlock and its
-// hold of a lock.
+// OutliveReaders makes zlock ignore SIGPIPE, so that zlock goes on and keeps its lock when the reader of its
+// messages is gone.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // Interruptible returns a context that ends with a *SignalError when a signal asks zlock to end.
@@ -39,7 +39,7 @@ func Interruptible() (context.Context, func()) {
 		}
 	}()
 	return ctx, sync.OnceFunc(func() {
-		// A signal that came before this is not lost, because the caller calls [Interrupted].
+		// No signal that came before signal.Stop() is lost, because the caller then calls [Interrupted].
 		signal.Stop(sigs)
 		close(sigs)
 		<-done

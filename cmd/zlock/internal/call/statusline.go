@@ -12,7 +12,7 @@ import (
 type StatusLine struct {
 	w        io.Writer
 	terminal bool
-	open     bool // the cursor is after the line
+	open     bool // whether the cursor is after the line
 	last     string
 	told     time.Time
 }

@@ -27,7 +27,7 @@ func ttyPgrp(fd int) int {
 // awaitUnread waits until the other end of a pipe, socket or terminal is closed.
 func awaitUnread(fd int) bool {
 	for {
-		fds := []unix.PollFd{{Fd: int32(fd)}} // asks for no events: poll always reports errors
+		fds := []unix.PollFd{{Fd: int32(fd)}} // no events are needed: poll always reports errors
 		_, err := unix.Poll(fds, -1)
 		switch {
 		case err == nil:

@@ -47,7 +47,7 @@ func (v duration) Set(s string) error {
 	return nil
 }
 
-// longest bounds durations, so that sums of a few do not overflow.
+// `longest` bounds a duration, so that the sum of a few durations does not overflow.
 const longest = 1e9 * time.Second
 
 // ParseDuration parses a duration in the syntax of flags.

@@ -36,7 +36,7 @@ func Stamp(t time.Time) string {
 }
 
 // WaitText describes what a contender waits for: the holder of the lock and the contender ahead, if they are
-// known. If `place` is not 0, it adds that place, and the length `of` of the queue.
+// known. If `place` is not 0, the text also has the contender's place and the length of the queue (`of`).
 func WaitText(path, holder, ahead string, place, of int) string {
 	text, between := "waiting for "+path, ": "
 	if holder != "" {

@@ -86,7 +86,7 @@ func WithAdmin(c *call.Call, f *AdminFlags, do func(context.Context, Admin) erro
 	if err != nil {
 		return err
 	}
-	said := map[string]bool{} // a list arrives in parts, which may repeat a text
+	said := map[string]bool{} // remarks so far: a list arrives in parts, which may repeat one
 	a.tell = func(what string) {
 		if !said[what] {
 			said[what] = true
@@ -136,8 +136,8 @@ type Admin struct {
 	base          string
 	http          *http.Client
 	authorization string            // header, "" for none
-	Token         string            // token of the lock view's page, for its actions
-	tell          func(what string) // called with a remark of an answer that the user must see
+	Token         string            // from the page of the lock view, needed for the actions of that page
+	tell          func(what string) // shows the user a remark of an answer
 }
 
 // Do sends a request and reads the answer, one JSON object.
@@ -163,7 +163,7 @@ func (a Admin) Do(ctx context.Context, method, path string, body, into any) erro
 	return nil
 }
 
-// Open sends a request. Its body, if not nil, is a file or an object in JSON. It returns the server's reply,
+// Open sends a request. `body`, if not nil, is a file or an object in JSON. Open returns the server's reply,
 // which the caller reads and closes.
 func (a Admin) Open(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
 	var content io.Reader
@@ -217,7 +217,7 @@ func (a Admin) Misread(err error) error {
 	return fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
 }
 
-// unreachable explains a missing answer.
+// unreachable() explains a missing answer.
 func (a Admin) unreachable(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err

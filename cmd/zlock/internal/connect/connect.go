@@ -63,8 +63,8 @@ func (p plainLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Dial opens a session. Options that can never work are a usage error. Without a session in time the exit
-// code is 120.
+// Dial opens a session. Options that can never work are a usage error. If there is no session in time, the
+// exit code is 120.
 func Dial(ctx context.Context, c *call.Call, f *Flags) (*client.Client, error) {
 	servers, chroot, err := f.Address(c.Getenv)
 	if err != nil {
@@ -92,13 +92,13 @@ func Dial(ctx context.Context, c *call.Call, f *Flags) (*client.Client, error) {
 			why = ": " + strings.ReplaceAll(trouble, "\n", "; ")
 		}
 		return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v%s%.0w", servers,
-			f.ConnectTimeout, why, err) // why shows err as text; %.0w keeps it for errors.Is
+			f.ConnectTimeout, why, err) // `why` has the text of err; %.0w keeps err for errors.Is
 	default:
 		return nil, cli.Exitf(call.ExitNoSession, "no session with %s: %w", servers, err)
 	}
 }
 
-// CloseTimeout bounds how long the end of a command waits until its nodes are removed. The remaining nodes
+// CloseTimeout bounds how long a command waits, at its end, for the removal of its nodes. The remaining nodes
 // end with the session.
 const CloseTimeout = 5 * time.Second
 
@@ -115,7 +115,7 @@ func HangUp(c *call.Call, cl *client.Client) {
 	}
 }
 
-// WithSession runs f with a session. The session ends after f, at a signal, or at the command's timeout.
+// WithSession runs f() with a session. The session ends after f(), at a signal, or at the command's timeout.
 func WithSession(c *call.Call, conn *Flags, f func(context.Context, *client.Client) error) error {
 	ctx, stop := call.Interruptible()
 	defer stop()

@@ -172,7 +172,7 @@ func (f *TLSFiles) TLSConfig() (*tls.Config, error) {
 func LayoutOption(name string) []client.Option {
 	l, err := recipe.ParseLayout(name)
 	if err != nil {
-		return nil // the flag allows only these names
+		return nil // the name is empty: the flag refuses other unknown names
 	}
 	return []client.Option{client.WithLayout(l)}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-// CheckMargin refuses a session timeout that is too short to end COMMAND before the server grants the lock to
-// another client. The error names a timeout that suffices.
+// CheckMargin refuses a session timeout that is too short: the server could grant the lock to another client
+// before zlock has ended COMMAND. The error names a timeout that suffices.
 func CheckMargin(asked bool, timeout, killAfter time.Duration) error {
 	margin := MarginFor(killAfter)
 	need := NeededTimeout(margin)

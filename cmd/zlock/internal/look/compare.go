@@ -38,7 +38,7 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 	if len(members) == 0 {
 		return wrong, worth
 	}
-	// The list of members has only their ports without TLS. If a server was asked over TLS, compare only the
+	// The list of members has only the ports without TLS. If a server was asked over TLS, compare only the
 	// hosts.
 	secure := slices.ContainsFunc(found, func(f finding) bool { return f.Certificate != nil })
 	same := sameServer(ctx, secure)
@@ -82,8 +82,8 @@ func clientAddrs(config string) (list []string) {
 }
 
 // sameServer returns a function that reports whether two addresses can belong to the same server. It looks up
-// the hosts, because a list may have names where members have numbers. Unless anyPort is set, the ports must
-// be equal, too.
+// the hosts, because one address may have a name where the other has a number. Unless `anyPort` is true, the
+// ports must be equal, too.
 func sameServer(ctx context.Context, anyPort bool) func(a, b string) bool {
 	known := map[string][]string{}
 	look := func(host string) []string {

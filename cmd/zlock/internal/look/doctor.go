@@ -46,7 +46,7 @@ Exit code: 0, or 1 if something is wrong.`,
 	}
 }
 
-// cells returns the finding in the order of the columns. Plain output gets new columns only at
+// cells() returns the finding in the order of the columns. Plain output gets new columns only at
 // its end.
 func (f *finding) cells(plain bool) []any {
 	verdict := "ok"
@@ -182,7 +182,7 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 	f.Certificate = cert
 	f.readSrvr(srvr)
 	f.asked = time.Now()
-	mntr, _, _ := word(ctx, conn, server, "mntr") // srvr has already reported a server that does not answer
+	mntr, _, _ := word(ctx, conn, server, "mntr") // the word srvr has shown whether the server answers
 	f.readMntr(mntr)
 	one := *conn
 	one.Servers, one.Chroot, one.Margin, one.Quiet = server, chroot, 0, true // judge() reports a short margin
@@ -222,7 +222,7 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 	return f
 }
 
-// probe measures a server over a connection of its own, without a lock.
+// probe() measures a server over a connection of its own, without a lock.
 func probe(ctx context.Context, f *finding, chroot string, conn *connect.Flags) error {
 	cfg, err := conn.TLSConfig()
 	if err != nil {

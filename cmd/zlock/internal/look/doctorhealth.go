@@ -19,8 +19,8 @@ type health struct {
 	Uptime  int64    `json:"uptime_ms"`
 }
 
-// adminsOf returns the admin listener of each server. `named` is a list of these listeners, or a single one,
-// whose port is the same at each host.
+// adminsOf returns the admin listener of each server. `named` is a list of these listeners, or only one
+// listener. In that case each server's listener has the same port, on the server's own host.
 func adminsOf(servers []string, named string) ([]string, error) {
 	list := strings.Split(named, ",")
 	switch {

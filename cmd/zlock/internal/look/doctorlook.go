@@ -19,7 +19,7 @@ import (
 // certificateSoon is how long before its expiry doctor mentions a certificate.
 const certificateSoon = 30 * 24 * time.Hour
 
-// endsIn says when a certificate ends that is valid for the time `left`.
+// endsIn says when a certificate ends. `left` is the time until then.
 func endsIn(left time.Duration) string {
 	if left <= 0 {
 		return "has expired"
@@ -70,7 +70,7 @@ type handshakeError struct{ error }
 
 func (e *handshakeError) Unwrap() error { return e.error }
 
-// hangs explains a port that accepts connections and stays silent.
+// `hangs` explains a port that accepts connections and stays silent.
 const hangs = "its process is stopped or hangs, or another program listens there"
 
 // plainCause returns why a server cannot be reached, without the address, which the user knows.
@@ -100,7 +100,7 @@ func plainCause(err error, limit time.Duration) string {
 	return err.Error()
 }
 
-// readSrvr reads kind, version and mode from the answer to srvr.
+// readSrvr reads kind, version and mode from the answer to `srvr`.
 func (f *finding) readSrvr(text string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -118,7 +118,7 @@ func (f *finding) readSrvr(text string) {
 }
 
 // readMntr reads the time of a sync, the number of open files and the time since the start from the answer
-// to mntr.
+// to `mntr`.
 func (f *finding) readMntr(text string) {
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "\t")

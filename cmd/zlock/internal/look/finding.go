@@ -37,7 +37,7 @@ type trouble struct {
 	Problem string `json:"problem"`
 }
 
-// note adds a harmless remark.
+// note() adds a harmless remark.
 func (f *finding) note(format string, args ...any) {
 	if f.Note != "" {
 		f.Note += "; "
@@ -48,7 +48,7 @@ func (f *finding) note(format string, args ...any) {
 // clockApart is how many seconds the clock of a server may differ from this machine's without a note.
 const clockApart = 5.0
 
-// judge adds the problems of a server that a client can see. A zlockd reports the other problems itself.
+// judge() adds the problems of a server that a client can see. A zlockd reports the other problems itself.
 func (f *finding) judge(short bool, asked time.Duration) {
 	if short {
 		f.note("it grants a session timeout shorter than the %v asked for", asked)

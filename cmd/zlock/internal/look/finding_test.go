@@ -109,7 +109,7 @@ func TestFindingsAreJudged(t *testing.T) {
 	expect.Equal(t, fmt.Sprint(table[:3]...), "h:1zlockdleader", "first cells")
 }
 
-// doctor repeats the health report of a server literally, and only for that server.
+// doctor repeats a server's health report literally. It ignores a report that comes from another server.
 func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 	text := ""
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -147,7 +147,7 @@ func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 }
 
 // If the user names one admin listener, doctor asks its port on the host of each server. If the user names
-// several, they belong to the servers in the order of the two lists.
+// several listeners, the first one belongs to the first server, and so on.
 func TestAdminListenerOfEachServer(t *testing.T) {
 	servers := []string{"a:2181", "[::1]:2181", "c:2281"}
 	for named, want := range map[string]string{

@@ -35,7 +35,7 @@ without a value says that there is no leader.`,
 						ctx, stop := c.WhileRead(ctx)
 						defer stop()
 						// Observe repeats a failed read silently, so ask once more for the error: the path
-						// may hold something else.
+						// may hold something other than an election.
 						if _, err := el.Leader(ctx); err != nil {
 							return err
 						}

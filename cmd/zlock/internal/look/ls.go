@@ -51,7 +51,7 @@ type lister struct {
 	deep, held, watch bool
 }
 
-// listed is a line of ls in JSON.
+// The type listed is a line of ls in JSON.
 type listed struct {
 	Path       string      `json:"path"`
 	Kind       recipe.Kind `json:"kind"`

@@ -23,7 +23,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// serverFlags let a command that reads locks ask the admin listener instead of opening a session.
+// With serverFlags a command that reads locks can ask the admin listener instead of opening a session.
 type serverFlags struct {
 	connect.AdminFlags
 	server bool
@@ -49,7 +49,7 @@ type reader interface {
 	left() string
 }
 
-// incomplete is the last line of an answer in JSON that lacks something.
+// The type incomplete is the last line of an answer in JSON that lacks something.
 type incomplete struct {
 	Truncated string `json:"truncated"`
 }
@@ -66,7 +66,7 @@ func tellLeft(c *call.Call, p *call.Printer, r reader) {
 	}
 }
 
-// look reads locks through the admin listener if the user asks for that and the listener answers. Otherwise
+// look() reads locks through the admin listener if the user asks for that and the listener answers. Otherwise
 // it reads locks with a session.
 func look(c *call.Call, f *serverFlags, conn *connect.Flags, read func(context.Context, reader) error) error {
 	if f.server {
@@ -95,7 +95,7 @@ func look(c *call.Call, f *serverFlags, conn *connect.Flags, read func(context.C
 // nodeByNode reads locks node by node, in a session.
 type nodeByNode struct {
 	*client.Inspector
-	passed []string // directories that may not be read
+	passed []string // directories left out, because this user may not read them
 }
 
 func (n *nodeByNode) left() string {
@@ -122,8 +122,8 @@ func (n *nodeByNode) eachLock(ctx context.Context, root string, deep bool, f fun
 	})
 }
 
-// view reads locks from the lock view of a zlockd. Users' paths are relative to the chroot; the server's are
-// absolute.
+// A view reads locks from the lock view of a zlockd. Users' paths are relative to the chroot; the server's
+// are absolute.
 type view struct {
 	connect.Admin
 	chroot string
@@ -180,7 +180,7 @@ func (v view) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error)
 // maxAsk is how many entries the lock view returns at a time.
 const maxAsk = 1000
 
-// rows reads a list of locks or sessions part by part until it has `limit` rows, and returns how many there
+// rows() reads a list of locks or sessions part by part until it has `limit` rows, and returns how many there
 // are in all. It also passes on the raw objects, for -o json.
 func rows[T any](ctx context.Context, a connect.Admin, path string, q url.Values, limit int,
 	f func(json.RawMessage, *T)) (total int, err error) {

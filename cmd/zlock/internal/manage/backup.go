@@ -110,7 +110,7 @@ func fetchState(ctx context.Context, c *call.Call, admin connect.Admin, format, 
 	return nil
 }
 
-// fetched is a state that zlock receives.
+// The type fetched is a state that zlock receives.
 type fetched struct {
 	format string
 	zxid   int64
@@ -118,7 +118,7 @@ type fetched struct {
 	bytes  int64
 }
 
-// copy writes the received state to w, and checks it at the same time.
+// copy() writes the received state to w, and checks it at the same time.
 func (f *fetched) copy(w io.Writer, from io.Reader) error {
 	check, tee := io.Pipe()
 	checked := make(chan error, 1)
@@ -157,14 +157,14 @@ func (f *fetched) check(r io.Reader) (err error) {
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	if s.Digest == nil { // a ZooKeeper may be configured to write none
+	if s.Digest == nil { // a ZooKeeper may be configured to write no digest
 		return errors.New("the snapshot contains no zxid")
 	}
 	f.zxid = s.Digest.Zxid
 	return nil
 }
 
-// replaceable refuses to overwrite a file, unless it is a regular file and force is set.
+// replaceable() refuses to overwrite a file, unless it is a regular file and `force` is set.
 func replaceable(path string, force bool) error {
 	info, err := os.Stat(path)
 	switch {

@@ -68,8 +68,8 @@ const (
 	mostDays      = 100 * 365
 )
 
-// otherFiles matches the names of the files of authorities, servers and peers: a client's certificate in
-// their place would stop them.
+// otherFiles matches the names of the files of authorities, servers and peers. A client's
+// certificate in the place of such a file would stop the server that reads it.
 var otherFiles = regexp.MustCompile(`^(ca|(server|peer)[0-9]+)$`)
 
 func certify(c *call.Call, a *authority) error {
@@ -164,7 +164,7 @@ func (a *authority) hostsOf(name string) ([]string, error) {
 	return hosts, nil
 }
 
-// load reads a certificate and its key.
+// load() reads a certificate and its key.
 func (a *authority) load(name string) (tls.Certificate, error) {
 	return tls.LoadX509KeyPair(filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key"))
 }
@@ -181,8 +181,8 @@ func (a *authority) keyFor(name string) (crypto.Signer, error) {
 	return pair.PrivateKey.(crypto.Signer), nil // LoadX509KeyPair returns only signers
 }
 
-// sign makes a certificate, and its key if the key is missing. The authority in the directory signs it; the
-// authority's own certificate is self-signed. sign overwrites no key.
+// sign() makes a certificate, and its key if the key is missing. The authority in the directory signs it; the
+// authority's own certificate is self-signed. sign() overwrites no key.
 func (a *authority) sign(name string, cert *x509.Certificate) error {
 	key, err := a.keyFor(name)
 	if err != nil {
@@ -199,7 +199,7 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 		cert.KeyUsage = x509.KeyUsageDigitalSignature
 	}
 	serial := make([]byte, 16)
-	_, _ = rand.Read(serial) // rand.Read never fails; it would end the process
+	_, _ = rand.Read(serial) // rand.Read returns no error: if it fails, it ends the process
 	serial[0] &= 0x7f
 	cert.SerialNumber = new(big.Int).SetBytes(serial)
 	// The clock of another machine may lag.

@@ -56,7 +56,7 @@ func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string)
 		}
 		if len(members) == 0 {
 			const alone = "the server runs alone, or has not joined its cluster yet"
-			if wait { // the operator may restart this server first
+			if wait { // an error, because the operator may just have restarted this server
 				return cli.Exitf(call.ExitNo, "%s; ask another server (--admin-addr)", alone)
 			}
 			c.Say("%s", alone)
@@ -67,7 +67,7 @@ func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string)
 		if wait {
 			return w.awaitRestarts(ctx, members, func(m *memberInfo) error { row(m); return p.Flush() })
 		}
-		if !slices.ContainsFunc(members, leads) { // a removed server has members but no leader
+		if !slices.ContainsFunc(members, leads) { // a removed server still lists members, but no leader
 			return cli.Exitf(call.ExitNo, "this server knows no leader, and the leader must restart last; ask "+
 				"another server (--admin-addr)")
 		}
@@ -86,7 +86,7 @@ type restartWatch struct {
 	answered bool // a server has answered
 }
 
-// members reads the list of members. After the first answer, it treats a server that does not answer as
+// members() reads the list of members. After the first answer, it treats a server that does not answer as
 // restarting.
 func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 	for {
@@ -128,7 +128,7 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 				before[m.ID] = starts
 			}
 			switch {
-			case !waits: // has restarted already, or has joined since
+			case !waits: // this server has restarted already, or joined later
 			case m.Well() && m.Starts != starts:
 				w.line.End()
 				w.Say("server %d was restarted", m.ID)

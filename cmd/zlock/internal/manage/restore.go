@@ -78,7 +78,7 @@ func restore(c *call.Call, f *connect.AdminFlags, keep bool, yes, format string)
 	})
 }
 
-// confirm asks the user to confirm the cluster.
+// confirm() asks the user to confirm the cluster.
 func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string, keep bool,
 	yes string) error {
 	said := yes

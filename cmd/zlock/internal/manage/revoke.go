@@ -47,7 +47,7 @@ not released within --wait.`,
 	}
 }
 
-// me() returns the name of this user that other clients see.
+// me() returns the name under which other clients see this user.
 func me() string {
 	host, _ := os.Hostname()
 	if u, err := user.Current(); err == nil && u.Username != "" {

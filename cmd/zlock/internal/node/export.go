@@ -15,7 +15,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// exported is a line of an export. Its path is relative to the root of the export; the root's path is empty.
+// The type exported is a line of an export. Its path is relative to the root of the export; the root's path
+// is empty.
 type exported struct {
 	Path string `json:"path"`
 	content
@@ -44,7 +45,7 @@ func export(ctx context.Context, c *verbCall) (failed error) {
 		}
 		if n.Stat.EphemeralOwner != 0 {
 			left++
-			return nil // such a node depends on a session or on time
+			return nil // left out, because the node depends on a session or on time
 		}
 		list, _, err := c.Conn.GetACL(ctx, p)
 		if err != nil {
@@ -91,7 +92,7 @@ func imports(ctx context.Context, c *verbCall) error {
 		}
 		p := c.args[0]
 		if e.Path != "" {
-			if err := checkPath("/" + e.Path); err != nil { // the path must not lead out of the operand
+			if err := checkPath("/" + e.Path); err != nil { // the path must not lead out of the named node
 				return err
 			}
 			p = path.Join(p, e.Path)

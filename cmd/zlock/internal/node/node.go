@@ -1,8 +1,8 @@
-// Package node has the verbs of zlock node and zlock sh, in one table. Verbs of ZooKeeper's zkCli have its
-// words, answers and messages.
+// Package node has the verbs of zlock node and zlock sh, in one table. The verbs that ZooKeeper's zkCli also
+// has use its words, answers and messages.
 //
-// Programs use a [Shell]: Do runs one verb, Lines the verbs of a script, and Prompt the verbs that a person
-// types.
+// Programs use a [Shell]: [Shell.Do] runs one verb, [Shell.Lines] the verbs of a script, and [Shell.Prompt]
+// the verbs that a person types.
 package node
 
 import (
@@ -45,7 +45,7 @@ type Shell struct {
 // ErrUnknown is the error for a word that is not a verb.
 var ErrUnknown = errors.New("Command not found") //nolint:staticcheck // zkCli's text
 
-// refused is an error with a message of zkCli.
+// The type refused is an error with a message of zkCli.
 type refused struct{ text string }
 
 func (r refused) Error() string { return r.text }
@@ -220,7 +220,7 @@ func inWords(err error) error {
 	return refused{fmt.Sprintf("%v for %s", e.Code, path)}
 }
 
-// print writes lines to Out. It holds the lock, because watches also write to Out.
+// print() writes lines to Out. It holds the lock, because watches also write to Out.
 func (s *Shell) print(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *Shell) print(format string, args ...any) {
 	}
 }
 
-// tell writes to Err a line that is not data.
+// tell() writes to Err a line that is not data.
 func (s *Shell) tell(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +242,7 @@ func (s *Shell) json(object any) error {
 	return cli.WriteJSON(s.Out, object)
 }
 
-// confirm reports whether a person answers yes.
+// confirm() reports whether a person answers yes.
 func (s *Shell) confirm(question string) bool {
 	ask := s.ask
 	if ask == nil {
@@ -255,7 +255,7 @@ func (s *Shell) confirm(question string) bool {
 	return strings.EqualFold(strings.TrimSpace(line), "y")
 }
 
-// children returns the sorted names of a node's children.
+// children() returns the sorted names of a node's children.
 func (s *Shell) children(ctx context.Context, path string) ([]string, zk.Stat, error) {
 	names, st, err := s.Conn.Children(ctx, path)
 	sort.Strings(names)

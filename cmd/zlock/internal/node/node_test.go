@@ -32,7 +32,7 @@ func (s *screen) Write(b []byte) (int, error) {
 	return s.text.Write(b)
 }
 
-// take returns the text since the last call.
+// take() returns the text since the last call.
 func (s *screen) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func zkCliSays(lines []string) (said []string, events []string) {
 // exception names a command by its beginning, and the reason to leave it out.
 type exception struct{ cmd, why string }
 
-// left lists the steps of the transcript that this shell lacks or answers differently, with the reasons.
+// `left` lists the steps of the transcript that this shell lacks or answers differently, with the reasons.
 var left = []exception{
 	{"(start)", "it greets nobody"},
 	{"version", "it has its own"},
@@ -101,7 +101,7 @@ func TestShellSaysWhatZkCliSays(t *testing.T) {
 				wantErr = append(wantErr, text)
 			}
 		}
-		if strings.HasPrefix(cmd, "redo") { // the transcript then connects and closes
+		if strings.HasPrefix(cmd, "redo") { // from here on the transcript is about connect and close
 			break
 		}
 		if slices.ContainsFunc(left, func(d exception) bool { return strings.HasPrefix(cmd, d.cmd) }) {
@@ -131,7 +131,7 @@ func TestShellSaysWhatZkCliSays(t *testing.T) {
 	expect.That(t, compared >= 60, "only %d verbs were compared", compared)
 }
 
-// The verbs that zkCli lacks work, and so do the other formats.
+// The test runs verbs in each format, also verbs that zkCli does not have.
 func TestVerbs(t *testing.T) {
 	s, out, errs := newShell(t)
 	file := filepath.Join(t.TempDir(), "data")
@@ -187,8 +187,8 @@ func TestNamesAreShownSafely(t *testing.T) {
 	}
 }
 
-// If a command that reads meets a node that it may not read, it says so, continues, and fails at the end. A
-// command that changes nodes ends there.
+// A command that only reads reports a node that it may not read, continues, and fails at the end. A command
+// that changes nodes ends at such a node.
 func TestWalksSayWhatTheyMayNotRead(t *testing.T) {
 	s, out, errs := newShell(t)
 	for _, p := range []string{"/a", "/a/b", "/a/b/x", "/a/c", "/a/d"} {
@@ -250,7 +250,7 @@ func TestRemovalAsks(t *testing.T) {
 	}
 }
 
-// import restores what export has written: data of any bytes, and ACLs.
+// `import` restores what `export` has written: data of any bytes, and ACLs.
 func TestExportAndImport(t *testing.T) {
 	s, out, errs := newShell(t)
 	data := map[string][]byte{"/a": []byte("<text>"), "/a/b": {0xff, 0, 1}, "/a/b/c": nil, "/a/d": {}}
@@ -275,7 +275,7 @@ func TestExportAndImport(t *testing.T) {
 }
 
 // An export with a container and with ids that contain commas can be imported. The path in a line cannot lead
-// out of the node that import was given. A line without an ACL keeps the node's ACL.
+// out of the node that is the operand of `import`. A line without an ACL keeps the node's ACL.
 func TestImportOfUnusualLines(t *testing.T) {
 	s, out, errs := newShell(t)
 	imports := func(text string, words ...string) error {
@@ -307,7 +307,7 @@ func TestImportOfUnusualLines(t *testing.T) {
 	errs.take()
 }
 
-// The Tab key completes a verb or a path by the letters that all choices have in common.
+// The Tab key adds to the last word, a verb or a path, the letters that all choices have in common.
 func TestCompletion(t *testing.T) {
 	s, _, _ := newShell(t)
 	for _, p := range []string{"/lock", "/lock-a", "/other", "/d", "/d/é", "/d/è"} {
@@ -326,7 +326,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// full is a writer to a full disk.
+// The type full is a writer to a full disk.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }

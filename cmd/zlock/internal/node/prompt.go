@@ -23,7 +23,7 @@ import (
 
 const prompt = "zlock> "
 
-// Prompt runs the verbs that a person types, until the verb quit. `in` and `out` are the terminal. The Tab
+// Prompt runs the verbs that a person types, until the verb `quit`. `in` and `out` are the terminal. The Tab
 // key completes verbs and paths, and the arrow keys recall earlier lines. An interrupt ends only the running
 // verb. SIGTERM ends the prompt, whatever the prompt waits for.
 func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
@@ -87,7 +87,7 @@ func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 	return s.Conn.Err()
 }
 
-// complete completes the last word of a line by the letters that all choices have in common, and returns the
+// complete() adds to the last word of a line the letters that all choices have in common, and returns the
 // choices.
 func (s *Shell) complete(ctx context.Context, line string) (done string, choice []string) {
 	at := strings.LastIndexByte(line, ' ') + 1
@@ -126,7 +126,7 @@ func (s *Shell) complete(ctx context.Context, line string) (done string, choice 
 	return line[:at] + same, choice
 }
 
-// input returns the lines of In.
+// input() returns the lines of In.
 func (s *Shell) input() *bufio.Reader {
 	if s.lines == nil {
 		s.lines = bufio.NewReader(s.In)

@@ -41,7 +41,7 @@ func TestPromptGoesOnAfterAnInterrupt(t *testing.T) {
 	expect.Has(t, said.String(), "[zookeeper]")
 }
 
-// terminal returns both ends of a terminal: the end of a person and the end of a program.
+// terminal() returns both ends of a terminal: the end of a person and the end of a program.
 func terminal(t *testing.T) (person, tty *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

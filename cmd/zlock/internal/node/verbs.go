@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// table returns the verbs.
+// table() returns the verbs.
 func table() []verb {
 	withStat := func(c *verbCall) { c.BoolVarP(&c.stat, "stat", "s", false, "") }
 	withVersion := func(c *verbCall) { c.Int32VarP(&c.version, "version", "v", -1, "") }
@@ -212,7 +212,7 @@ func stat(ctx context.Context, c *verbCall) error {
 	return nil
 }
 
-// data returns the data of a call: from the file, or else from operand n.
+// data() returns the data of a call: from the file, or else from operand n.
 func (c *verbCall) data(n int) ([]byte, error) {
 	switch {
 	case c.file != "" && len(c.args) > n && n == 1 && c.Name() == "set":

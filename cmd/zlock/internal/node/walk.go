@@ -23,8 +23,8 @@ func (s *Shell) path(p string) error {
 	return nil
 }
 
-// walk calls f() for a node and all nodes below it, parents first. If the session may not read the children
-// of a node, walk calls hidden() instead; if hidden is nil, walk ends with an error.
+// walk() calls f() for a node and all nodes below it, parents first. If the session may not read the children
+// of a node, walk() calls hidden() instead. If hidden() is nil, walk() ends with an error.
 func (s *Shell) walk(ctx context.Context, p string, hidden, f func(path string) error) error {
 	names, _, err := s.children(ctx, p)
 	if errors.Is(err, zk.ErrNoAuth) && hidden != nil {
@@ -56,7 +56,7 @@ func (c *verbCall) lookThrough(ctx context.Context, root string, f func(path str
 		if p == root {
 			return noAuth(p)
 		}
-		if c.Name() != "export" { // export itself reads more of a node than its name
+		if c.Name() != "export" { // export needs more than the name of p, so it leaves p out
 			if err := f(p); err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ type leftOut int
 func (l *leftOut) out(c *verbCall, p string) error {
 	*l++
 	c.tell("%v", noAuth(p))
-	if c.Format != call.JSON || c.Name() == "export" { // in these formats each line is a node
+	if c.Format != call.JSON || c.Name() == "export" { // here each line is a node, so print no error object
 		return nil
 	}
 	return c.json(struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// follow prints the event of a watch when it fires. Verbs that watch the same node share one watch.
+// follow() prints the event of a watch when it fires. Verbs that watch the same node share one watch.
 func (s *Shell) follow(path string, w *zk.Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *Shell) follow(path string, w *zk.Watch) {
 	}()
 }
 
-// count adds n to the number of watches of a path. s.mu is held.
+// count() adds n to the number of watches of a path. s.mu is held.
 func (s *Shell) count(path string, n int) {
 	if s.watched == nil {
 		s.watched = map[string]int{}

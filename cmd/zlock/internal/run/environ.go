@@ -43,7 +43,7 @@ func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
 	set("ZLOCK_TASK", j.task)
 	set("ZLOCK_GRACE", j.Grace().String())
 	set("ZLOCK_HOLDS", strings.Join(holds, " "))
-	// Remove the other variables of an ancestor, numbered or not: only ZLOCK_HOLDS names its locks.
+	// Remove the variables that an ancestor has set, numbered or not: its locks are only in ZLOCK_HOLDS.
 	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		return strings.HasPrefix(kv, "ZLOCK_SLOT") || slices.ContainsFunc(ours, func(our string) bool {
 			return strings.HasPrefix(kv, our[:strings.IndexByte(our, '=')])

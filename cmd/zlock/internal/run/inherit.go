@@ -24,8 +24,8 @@ func taskOf(getenv func(string) string) string {
 	return cmp.Or(getenv("ZLOCK_TASK"), rand.Text())
 }
 
-// ancestorHolds returns the holds of a path in ZLOCK_HOLDS, the newest first: an ancestor may have lost an
-// older hold, and a process below that ancestor may have locked the path again.
+// ancestorHolds returns the holds of a path in ZLOCK_HOLDS, the newest first. There may be several: if an
+// ancestor has lost its hold, a process below that ancestor may have locked the path again.
 func ancestorHolds(value, chroot, path string) (holds []fence.Sequencer) {
 	for _, word := range strings.Fields(value) {
 		i := strings.LastIndexByte(word, '@')
@@ -45,7 +45,7 @@ func ancestorHolds(value, chroot, path string) (holds []fence.Sequencer) {
 	return holds
 }
 
-// inherited reports whether an ancestor of this process still holds all paths, as the server confirms.
+// inherited() reports whether an ancestor of this process still holds all paths, as the server confirms.
 // COMMAND then needs no lock of its own. It is an error if the ancestor holds only some of the paths, or if
 // --inherit is missing, because zlock would wait for its own ancestor. If the modes differ, the ancestor's
 // lock must be exclusive.
@@ -86,8 +86,8 @@ func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot stri
 	return found, nil
 }
 
-// living() returns the first element of `holds`, all of the same path, that a client still has. If there is
-// none, the error is fence.ErrStale.
+// living() returns the first element of `holds` that a client still has. All elements are holds of the same
+// path. If a client has none of them, the error is fence.ErrStale.
 func living(ctx context.Context, cl *client.Client, holds []fence.Sequencer, path string) (fence.Sequencer,
 	error) {
 	for _, s := range holds {
@@ -99,7 +99,7 @@ func living(ctx context.Context, cl *client.Client, holds []fence.Sequencer, pat
 	return fence.Sequencer{}, fence.ErrStale
 }
 
-// inheritedSlots returns the numbers of an ancestor's permits, if the ancestor has numbers.
+// inheritedSlots returns the numbers of an ancestor's permits, if they have numbers.
 func inheritedSlots(c *call.Call, held []fence.Sequencer) (slots []int) {
 	if c.Getenv("ZLOCK_SLOTS") == "" {
 		return nil

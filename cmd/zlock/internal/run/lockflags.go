@@ -64,7 +64,7 @@ func addLockFlags(fs *pflag.FlagSet) *lockFlags {
 	return f
 }
 
-// check refuses contradictory flags.
+// check() refuses contradictory flags.
 func (f *lockFlags) check() error {
 	given := f.fs.Changed
 	switch {
@@ -100,7 +100,7 @@ func (f *lockFlags) isRevocable() bool { return f.fs.Changed("revocable") }
 // permitsWanted reports whether the paths are semaphores.
 func (f *lockFlags) permitsWanted() bool { return f.fs.Changed("semaphore") }
 
-// mode is the mode of the locks.
+// mode() is the mode of the locks.
 func (f *lockFlags) mode() fence.Mode {
 	switch {
 	case f.permitsWanted():
@@ -111,7 +111,7 @@ func (f *lockFlags) mode() fence.Mode {
 	return fence.Exclusive
 }
 
-// options turns the flags into options of the client.
+// options() turns the flags into options of the client.
 func (f *lockFlags) options() []client.Option {
 	// The lock must stay held until COMMAND is gone, not only until the client has reported the loss to zlock.
 	opts := append(connect.LayoutOption(f.layout), client.WithLinger())
@@ -134,7 +134,7 @@ func (f *lockFlags) options() []client.Option {
 	return opts
 }
 
-// acquire takes one lock or several.
+// acquire() takes one lock or several.
 func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, paths []string) (
 	*client.Lease, error) {
 	ctx = client.Task(ctx, task)
@@ -193,7 +193,7 @@ func (f *lockFlags) take(ctx context.Context, t *waitTeller, paths []string, try
 	return c.All(ctx, reqs...)
 }
 
-// describe names the locks in messages.
+// describe() names the locks in messages.
 func describe(paths []string) string {
 	if len(paths) == 1 {
 		return paths[0]

@@ -91,7 +91,7 @@ func (f *runFlags) loss(killAfter time.Duration, revocable bool) (supervise.Loss
 		if _, err := unix.FcntlInt(uintptr(f.readyFD), unix.F_GETFD, 0); err != nil {
 			return l, cli.Usagef("--ready-fd %d is not open", f.readyFD)
 		}
-		// COMMAND and the guard must not inherit the open descriptor.
+		// COMMAND and the guard must not inherit the descriptor of --ready-fd.
 		if f.readyFD > 2 {
 			unix.CloseOnExec(f.readyFD)
 		}
@@ -169,8 +169,8 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 	}
 }
 
-// only() refuses the options of run that have no effect together with the option in `beside`. The options in
-// `allowed` have an effect.
+// only() is called if the option `beside` is given. It refuses every other option that is not in `allowed`,
+// because such an option would have no effect.
 func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	f.fs.Visit(func(g *pflag.Flag) {
 		if err == nil && g.Name != beside && !slices.Contains(allowed, g.Name) {
@@ -207,9 +207,9 @@ type job struct {
 	guard                 *supervise.Guard // the guard of this COMMAND or the next
 }
 
-// begin prepares to compete for the lock: it checks the options, starts a guard, and opens the
-// session. With --inherit, if an ancestor of this process holds the paths, it runs COMMAND in
-// place of zlock and does not return.
+// begin() prepares to compete for the lock: it checks the options, starts a guard, and opens the
+// session. With --inherit, if an ancestor of this process holds the paths, begin() replaces zlock by
+// COMMAND and does not return.
 func begin(c *call.Call, run *runFlags, conn *connect.Flags, killAfter time.Duration, revocable bool,
 	mode fence.Mode) (*job, error) {
 	j := &job{Call: c, flags: run, conn: conn, task: taskOf(c.Getenv)}
@@ -286,8 +286,7 @@ func (j *job) nextGuard() error {
 	return nil
 }
 
-// end releases everything. The guard comes last, because it closes the session if zlock is killed before
-// that.
+// end() releases everything. The guard comes last: until then it closes the session if zlock is killed.
 func (j *job) end() {
 	j.stop()
 	if j.cl != nil {
@@ -301,7 +300,7 @@ func (j *job) end() {
 // restartPause prevents a busy loop if COMMAND ends at once.
 const restartPause = 500 * time.Millisecond
 
-// repeat runs COMMAND under a lease that take() returns. If `again` is true, it takes another lease
+// repeat() runs COMMAND under a lease that take() returns. If `again` is true, it takes another lease
 // whenever COMMAND ends or loses its lock, until the user ends zlock. At the end it releases everything.
 func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, error)) error {
 	defer j.end()
@@ -340,13 +339,13 @@ func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 		return nil, false, err
 	}
 	j.tellSession()           // the session may have changed
-	slots, _ := lease.Slots() // without numbers COMMAND runs, too, unless --need-slot is given
+	slots, _ := lease.Slots() // without numbered permits COMMAND still runs, unless --need-slot is given
 	out, err := j.supervise(s.right(describe(j.Args)), lease.Sequencers(), slots, sigs)
 	s.code = out.Right
 	return j.endOf(&out, s.release(cmp.Or(out.Right, out.Code))), out.Told, err
 }
 
-// supervise runs COMMAND under a right to some locks.
+// supervise() runs COMMAND under a right to some locks.
 func (j *job) supervise(r supervise.Right, locks []fence.Sequencer, slots []int, sigs chan os.Signal) (
 	out supervise.Outcome, err error) {
 	if err = j.flags.ready("locked " + locks[0].Token.String()); err != nil {
@@ -364,7 +363,7 @@ func (j *job) supervise(r supervise.Right, locks []fence.Sequencer, slots []int,
 // endOf returns the error with which zlock ends after COMMAND.
 func (j *job) endOf(out *supervise.Outcome, code int) error {
 	if code == supervise.SignalCode(syscall.SIGINT) &&
-		(out.Signal == syscall.SIGINT || j.flags.contain && out.Told) { // the keeper reports only the code
+		(out.Signal == syscall.SIGINT || j.flags.contain && out.Told) { // the keeper reports no signal
 		return &call.SignalError{Sig: syscall.SIGINT}
 	}
 	return cli.Exit(code)

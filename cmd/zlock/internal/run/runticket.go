@@ -29,7 +29,7 @@ type ticketHold struct {
 	*ticket.Asker
 	now    func() reading
 	token  string
-	margin time.Duration // how long before the end of the hold COMMAND is told to end
+	margin time.Duration // COMMAND is told to end this long before the hold ends
 	asked  chan string   // messages about clients that ask for the lock; has room for one
 	lost   chan struct{} // closed when the hold is lost
 
@@ -117,7 +117,7 @@ func runByTicket(c *call.Call, t *ticket.Flags, give bool, lock *lockFlags, run 
 	return cmp.Or(err, j.endOf(&out, code))
 }
 
-// await waits until the ticket holds, and returns the answer that says so.
+// await() waits until the ticket holds, and returns the answer that says so.
 func (h *ticketHold) await(j *job, t *ticket.Flags, lock *lockFlags) (*ticket.Answer, error) {
 	var sent reading
 	send := func(ctx context.Context, wait time.Duration) (*ticket.Answer, error) {
@@ -151,7 +151,7 @@ func (h *ticketHold) lastsFor(a *ticket.Answer) error {
 	switch {
 	case safe >= h.margin+time.Second:
 		return nil
-	case safe < ttl/2: // the last moment of the ticket is near
+	case safe < ttl/2: // the ticket is long enough, but it ends soon
 		return cli.Exitf(call.ExitLost, "the ticket ends in %v: that is too soon for --kill-after %v",
 			safe, h.margin)
 	}
@@ -159,7 +159,7 @@ func (h *ticketHold) lastsFor(a *ticket.Answer) error {
 		"ends; 'zlock take' it with a longer --ttl, or give a shorter --kill-after", ttl, h.margin)
 }
 
-// post sends a request about the ticket, which also renews it. It never opens a new ticket.
+// post() sends a request about the ticket, which also renews it. It never opens a new ticket.
 func (h *ticketHold) post(ctx context.Context, wait time.Duration) (*ticket.Answer, error) {
 	q := url.Values{"wait": {wait.String()}}
 	return h.Ask(ctx, http.MethodPost, ticket.LockPath(h.Path), q, map[string]string{"If-Match": "*"})
@@ -168,7 +168,7 @@ func (h *ticketHold) post(ctx context.Context, wait time.Duration) (*ticket.Answ
 // renewEvery is the longest time between two requests of a hold.
 const renewEvery = 10 * time.Second
 
-// keep renews the ticket until ctx ends or the hold is lost.
+// keep() renews the ticket until ctx ends or the hold is lost.
 func (h *ticketHold) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		left := h.left()
@@ -208,7 +208,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 	}
 }
 
-// renewed records an answer to a request that zlock sent at the time `sent`.
+// renewed() records an answer to a request that zlock sent at the time `sent`.
 func (h *ticketHold) renewed(a *ticket.Answer, sent reading) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -249,8 +249,8 @@ func (h *ticketHold) left() time.Duration {
 // Until returns the end of the hold as a time.
 func (h *ticketHold) Until() time.Time { return time.Now().Add(h.left()) }
 
-// reading holds the values of two clocks that run while the machine sleeps. The wall clock also runs while a
-// host pauses its virtual machine.
+// A reading holds the values of two clocks that run while the machine sleeps. The wall clock also runs while
+// a host pauses its virtual machine.
 type reading struct {
 	boot time.Duration
 	wall time.Time
@@ -258,8 +258,8 @@ type reading struct {
 
 func readClocks() reading { return reading{supervise.BootClock(), time.Now().Round(0)} }
 
-// since() returns the time from a to b, by the clock on which more time has passed: a clock may have been set
-// back.
+// since() returns the time from `a` to `b`, by the clock on which more time has passed: a clock may have been
+// set back.
 func (b reading) since(a reading) time.Duration { return max(b.boot-a.boot, b.wall.Sub(a.wall)) }
 
 // lostLately asks after COMMAND's end whether another client has ended the hold since the last request. A

@@ -72,7 +72,7 @@ func (t *waitTeller) during(ctx context.Context, refusal int, take func() error)
 	return err
 }
 
-// tell reports the events until `stop` is closed, and returns the newest event.
+// tell() reports the events until `stop` is closed, and returns the newest event.
 func (t *waitTeller) tell(ctx context.Context, stop <-chan struct{}) (last client.Event) {
 	due := time.After(tellAfter)
 	for ready := false; ; {
@@ -90,7 +90,7 @@ func (t *waitTeller) tell(ctx context.Context, stop <-chan struct{}) (last clien
 	}
 }
 
-// news reports whether an event is worth a new line.
+// news() reports whether an event is worth a new line.
 func (t *waitTeller) news(ev client.Event) bool {
 	return ev.Path != "" && (t.told.Path != ev.Path || ev.Place <= farPlace) &&
 		(t.told.Path != ev.Path || t.told.Holder != ev.Holder || t.told.Place != ev.Place || t.told.Of != ev.Of)
@@ -114,7 +114,7 @@ func (t *waitTeller) refused(ctx context.Context, last client.Event) {
 	}
 }
 
-// say reads the holder and writes the line.
+// say() reads the holder and writes the line.
 func (t *waitTeller) say(ctx context.Context, ev client.Event) {
 	t.told = ev
 	if ev.Holder != "" {
@@ -166,8 +166,8 @@ func waiting(ctx context.Context, limit time.Duration, code int, f func(context.
 	return err
 }
 
-// patience returns how long zlock may wait for a lock or a draw, by -n and -w, and how long for the answer to
-// a request.
+// patience() returns how long zlock may wait for a lock or a draw, as -n and -w say, and how long it may wait
+// for the answer to a request.
 func (f *lockFlags) patience(answer time.Duration, quiet bool) ticket.Patience {
 	p := ticket.Patience{Answer: answer, Quiet: quiet}
 	if f.nonblock || f.fs.Changed("timeout") {

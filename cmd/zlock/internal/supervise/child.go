@@ -13,16 +13,16 @@ import (
 type target struct {
 	pid   int
 	group bool
-	all   bool // no descendant of COMMAND can escape from kin()
-	// kin returns COMMAND and its descendants. It omits the processes for which spare() returns true, and their
-	// descendants. It returns none if the system does not list processes.
+	all   bool // whether kin() finds every descendant of COMMAND
+	// kin() returns COMMAND and its descendants. It omits the processes for which spare() returns true, and
+	// their descendants. It returns none if the system does not list processes.
 	kin func(spare func(process) bool) []process
 }
 
 func nobody(process) bool { return false }
 
-// signal sends sig to every process of the target once, because a second signal may mean more than the first.
-// It also continues stopped processes, because only KILL ends a process that does not run.
+// signal() sends sig to every process of the target once, because a second signal may mean more than the
+// first. It also continues stopped processes, because a stopped process ends only by KILL.
 //
 // If a zlock is among these processes, its guard and its own COMMAND get no signal from here: that zlock
 // passes the signal on and then releases its lock. KILL goes to every process.
@@ -63,7 +63,7 @@ type child struct {
 	bereft chan struct{}      // closed when the guard is dead
 }
 
-// alive reports whether a process of an ended COMMAND still runs. The guard, which waits for its children,
+// alive() reports whether a process of an ended COMMAND still runs. The guard, which waits for its children,
 // knows that exactly. Without a guard zlock reads the process table.
 func (c *child) alive() bool {
 	switch {
@@ -84,7 +84,7 @@ func closed(c chan struct{}) bool {
 	}
 }
 
-// code returns the exit code for COMMAND's end.
+// code() returns the exit code for COMMAND's end.
 func (c *child) code() int {
 	if c.status.Signaled() {
 		return SignalCode(c.status.Signal())
@@ -92,7 +92,7 @@ func (c *child) code() int {
 	return c.status.ExitStatus()
 }
 
-// finish ends the processes that COMMAND left running when it ended. It returns when none is left, because
+// finish() ends the processes that COMMAND left running when it ended. It returns when none is left, because
 // the lock must not move earlier. It calls say() if the wait is long.
 func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 	c.signal(syscall.SIGTERM)

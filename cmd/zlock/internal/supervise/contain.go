@@ -25,8 +25,8 @@ func keeperArgs(l *launch, path string, argv []string) []string {
 }
 
 // Keep is the code of the keeper. It runs COMMAND and returns its exit code when no process of the namespace
-// is left. After killAfter the keeper exits in any case, and the kernel kills the remaining processes. If
-// `die` is true, the keeper ends when the guard ends.
+// is left. If the time `killAfter` has passed since COMMAND's end, the keeper exits in any case, and the
+// kernel kills the remaining processes. If `die` is true, the keeper ends when the guard ends.
 func Keep(killAfter time.Duration, foreground, die bool, path string, argv []string) error {
 	if die {
 		dieWithGuard()
@@ -46,7 +46,7 @@ func Keep(killAfter time.Duration, foreground, die bool, path string, argv []str
 	}
 	go func() {
 		for s := range passed {
-			// If COMMAND has its own group, it gets the signal directly.
+			// COMMAND gets the signal directly if COMMAND has a group of its own.
 			if foreground && slices.Contains(forwardedSignals, s) {
 				_ = syscall.Kill(main, s.(syscall.Signal))
 			}

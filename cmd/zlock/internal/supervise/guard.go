@@ -23,9 +23,10 @@ import (
 // the deadline. The guard has a process group of its own, so that a signal to zlock's group does not reach
 // the guard.
 //
-// COMMAND is the guard's child, and the system kills COMMAND when the guard dies. So zlock or the guard may
-// be killed. If zlock is killed, the guard ends COMMAND within its grace period and carries out zlock's will,
-// so that the lock moves at once. If the guard is killed, COMMAND is dead.
+// COMMAND is the guard's child, and the system kills COMMAND when the guard dies. So COMMAND does not outlive
+// its lock even if zlock or the guard is killed. If zlock is killed, the guard ends COMMAND within its grace
+// period and carries out zlock's will, so that the lock moves at once. If the guard is killed, COMMAND is
+// dead.
 //
 // zlock and the guard exchange messages over a socket. If the guard's input ends without
 // order.Done, zlock is dead.
@@ -33,7 +34,7 @@ import (
 // order is a message of zlock to the guard. Times are on the boot clock.
 type order struct {
 	Will     []byte        // the guard carries this out if zlock dies
-	Start    *launch       // start COMMAND
+	Start    *launch       // how to start COMMAND now
 	Deadline time.Duration // the lock is safe until this time
 	Kill     time.Duration // kill at this time; zlock has sent the first signal itself
 	Done     bool          // zlock no longer needs the guard
@@ -66,7 +67,7 @@ type launch struct {
 	Argv, Env []string
 	Group     int            // the process group to join, 0 for a new one
 	Contain   bool           // run COMMAND in a process namespace
-	Leave     bool           // processes that have left COMMAND may continue
+	Leave     bool           // processes that COMMAND leaves behind may continue
 	OnLost    syscall.Signal // the first signal on loss; 0: COMMAND continues
 	KillAfter time.Duration
 }
@@ -113,7 +114,7 @@ func StartGuard(self string) (*Guard, error) {
 	return g, nil
 }
 
-// fork starts the process with its end of the socket as standard input, and closes that end here. It avoids
+// fork() starts the process with its end of the socket as standard input, and closes that end here. It avoids
 // os/exec, which first starts another process to test system calls.
 func (g *Guard) fork(self string, socket int) error {
 	defer closeFD(socket)
@@ -161,7 +162,7 @@ func (g *Guard) send(o order) {
 	_ = g.out.Encode(o)
 }
 
-// start makes the guard start COMMAND.
+// start() makes the guard start COMMAND.
 func (g *Guard) start(l *launch, deadline time.Duration) (*child, error) {
 	c := &child{news: make(chan news), alone: make(chan struct{}), bereft: make(chan struct{})}
 	// Processes that COMMAND leaves behind become children of the guard, or of zlock if the guard dies.
@@ -169,7 +170,7 @@ func (g *Guard) start(l *launch, deadline time.Duration) (*child, error) {
 	c.all = !l.Leave && adoptOrphans()
 	before := ChildrenOf(os.Getpid()) // the guard, and children of a shell that has replaced itself by zlock
 	c.kin = func(spare func(process) bool) []process {
-		guard, orphans := 0, closed(c.bereft) // numbers in /proc; a living guard adopts COMMAND's orphans
+		guard, orphans := 0, closed(c.bereft) // guard: its number in /proc; orphans: zlock adopts them itself
 		all := descendants(self(), func(p process) bool {
 			switch {
 			case p.parent != self():
@@ -211,7 +212,7 @@ func Reap() {
 	}
 }
 
-// follow passes on the guard's news until COMMAND has ended, and records when no other process is left.
+// follow() passes on the guard's news until COMMAND has ended, and records when no other process is left.
 func (c *child) follow(g *Guard) {
 	ended := false
 	for {
@@ -243,7 +244,7 @@ func (c *child) follow(g *Guard) {
 	c.news <- news{Ended: true}
 }
 
-// tell sends a new deadline, unless many deadlines are still unread: if the guard is stopped and the socket
+// tell() sends a new deadline, unless many deadlines are still unread: if the guard is stopped and the socket
 // is full, zlock would block too.
 func (g *Guard) tell(deadline time.Duration) {
 	if unread, _ := unix.IoctlGetInt(int(g.conn.Fd()), unix.TIOCOUTQ); unread < 1<<16 && deadline != g.last {

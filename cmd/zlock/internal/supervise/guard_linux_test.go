@@ -74,7 +74,7 @@ func TestGuardThatIsDismissedLeavesTheWill(t *testing.T) {
 		return nil
 	}}
 	orders := make(chan order, 2)
-	orders <- order{} // after this order the guard has another parent
+	orders <- order{} // then the guard finds that its parent has changed: zlock is dead
 	orders <- order{Done: true}
 	close(orders)
 	must.OK(t, w.serve(orders, nil))

@@ -65,7 +65,7 @@ type process struct {
 
 func (p process) running() bool { return p.state != 'Z' && p.state != 'X' }
 
-// signal sends a signal to this process, but not to a later process with the same number.
+// signal() sends a signal to this process, but not to a later process with the same number.
 func (p process) signal(sig syscall.Signal) {
 	if p.ours <= 0 {
 		return
@@ -83,12 +83,12 @@ func (p process) signal(sig syscall.Signal) {
 			return
 		}
 	}
-	_ = syscall.Kill(p.ours, sig) // the system lacks or forbids the calls above
+	_ = syscall.Kill(p.ours, sig) // this system lacks or forbids the pidfd calls
 }
 
-// self returns the number of this process in /proc. It returns 0 if /proc does not exist. Within --contain,
+// self() returns the number of this process in /proc. It returns 0 if /proc does not exist. Within --contain,
 // /proc shows the numbers of the outer namespace. /proc lists a process's numbers in all its namespaces;
-// depth is the index of this process's namespace in that list.
+// depth() returns the index of this process's namespace in that list.
 var self, depth = sync.OnceValue(func() int {
 	link, _ := os.Readlink("/proc/self")
 	pid, _ := strconv.Atoi(link)
@@ -98,7 +98,7 @@ var self, depth = sync.OnceValue(func() int {
 // ownProc reports whether /proc shows the numbers of this process's namespace.
 func ownProc() bool { return self() == os.Getpid() }
 
-// numbers returns the numbers of a process in its namespaces, the outermost one first.
+// numbers() returns the numbers of a process in its namespaces, the outermost one first.
 func numbers(pid int) []string {
 	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	_, text, _ := strings.Cut(string(b), "\nNSpid:")
@@ -106,7 +106,7 @@ func numbers(pid int) []string {
 	return strings.Fields(text)
 }
 
-// processes lists the processes that f accepts; none if /proc does not list processes.
+// processes() lists the processes that f accepts; none if /proc does not list processes.
 func processes(f func(process) bool) (found []process) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -153,8 +153,8 @@ func readProcess(pid int) (process, bool) {
 	return p, true
 }
 
-// descendants returns the descendants of a process in /proc, parents first. It omits the processes for which
-// spare() returns true, and their descendants.
+// descendants() returns the descendants of a process in /proc, parents first. It omits the processes for
+// which spare() returns true, and their descendants.
 func descendants(pid int, spare func(process) bool) (all []process) {
 	children := map[int][]process{}
 	processes(func(p process) bool {

@@ -21,10 +21,10 @@ func SignalName(sig syscall.Signal) string {
 	return strconv.Itoa(int(sig))
 }
 
-// earlySignal is how long after COMMAND's start zlock still passes on a terminal's signals in the foreground.
-// After that time the terminal sends them to COMMAND itself. A signal that was sent before COMMAND joined the
-// group reaches only zlock, perhaps with a delay. Within earlySignal a signal may reach COMMAND twice;
-// without it a signal could miss COMMAND.
+// In the foreground the terminal sends its signals to COMMAND itself. But a signal that was sent before
+// COMMAND joined the group reaches only zlock, perhaps with a delay. So for the time earlySignal after
+// COMMAND's start zlock passes the terminal's signals on. In that time COMMAND may get a signal twice, but it
+// misses none.
 const earlySignal = 500 * time.Millisecond
 
 // zlock passes these signals on to COMMAND. In the foreground the terminal sends the terminalSignals to
@@ -40,7 +40,7 @@ func ListenForCommand() chan os.Signal {
 	return Listen(slices.Concat(terminalSignals, forwardedSignals)...)
 }
 
-// forward passes a signal on to COMMAND, unless a terminal has sent the signal to both zlock and COMMAND.
+// forward() passes a signal on to COMMAND, unless a terminal has sent the signal to both zlock and COMMAND.
 func (s *supervisor) forward(sig syscall.Signal) {
 	if s.Foreground && time.Since(s.started) > earlySignal && slices.Contains(terminalSignals, os.Signal(sig)) {
 		s.told = s.told || tellsToEnd(sig)
@@ -49,7 +49,7 @@ func (s *supervisor) forward(sig syscall.Signal) {
 	s.pass(sig)
 }
 
-// pass sends a signal to COMMAND, and records whether the signal asks COMMAND to end.
+// pass() sends a signal to COMMAND, and records whether the signal asks COMMAND to end.
 func (s *supervisor) pass(sig syscall.Signal) {
 	s.told = s.told || tellsToEnd(sig)
 	pids := []int{s.child.pid}

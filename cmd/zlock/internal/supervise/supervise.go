@@ -46,13 +46,13 @@ type supervisor struct {
 	guard   *Guard
 	child   *child
 	started time.Time // when COMMAND started
-	code    int       // exit code for the end of the right
+	code    int       // exit code if COMMAND lost its right to run; 0: it did not
 	told    bool      // the user told COMMAND to end
 	asked   bool      // a process has sent TERM to zlock
 }
 
-// Run makes the guard start COMMAND, and passes on the signals of sigs. When Run returns, no process of
-// COMMAND is left, and the caller may give up the right.
+// Run makes the guard start COMMAND, and passes on to COMMAND the signals that arrive in `sigs`. When Run
+// returns, no process of COMMAND is left, and the caller may give up the right.
 func (g *Guard) Run(r Right, c *Command, sigs chan os.Signal) (Outcome, error) {
 	defer signal.Stop(sigs)
 	s := &supervisor{Command: c, right: r, guard: g}
@@ -82,12 +82,12 @@ func (g *Guard) Run(r Right, c *Command, sigs chan os.Signal) (Outcome, error) {
 	return out, nil
 }
 
-// deadline returns when the right ends, on the clock shared with the guard.
+// deadline() returns when the right ends, on the clock shared with the guard.
 func (s *supervisor) deadline() time.Duration {
 	return BootClock() + time.Until(s.right.Until())
 }
 
-// watch handles signals, loss and requests until COMMAND exits.
+// watch() handles signals, loss and requests until COMMAND exits.
 func (s *supervisor) watch(sigs <-chan os.Signal) {
 	lost, asked := s.right.Lost, s.right.Asked
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -98,13 +98,13 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 		case n := <-s.child.news:
 			switch {
 			case n.Ended:
-				// If COMMAND exits after a request for the right, assume that the request ended it. If the right is lost
-				// by now, it was lost while COMMAND ran.
+				// If the right is lost by now, it was lost while COMMAND ran. But if a request for the right came before,
+				// s.code is set already: assume that the request ended COMMAND.
 				if s.code == 0 && s.right.Err() != nil {
 					s.code = s.right.Code()
 				}
 				return
-			case n.Signal != 0 && !s.told: // no terminal sends signals to the guard
+			case n.Signal != 0 && !s.told: // a process sent it: no terminal sends signals to the guard
 				s.pass(n.Signal)
 			case n.Bereft && s.OnLost == 0:
 				s.Say("the guard process died; COMMAND continues without a guard, and COMMAND's exit code " +
@@ -131,7 +131,7 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 			s.askedBack(text)
 		case <-kill:
 			s.child.signal(syscall.SIGKILL)
-			kill = time.After(100 * time.Millisecond) // repeat it for processes that were forked before the KILL
+			kill = time.After(100 * time.Millisecond) // repeat the KILL for processes that were forked before it
 		case <-tick.C:
 			if lost != nil {
 				s.guard.tell(s.deadline().Truncate(10 * time.Millisecond))

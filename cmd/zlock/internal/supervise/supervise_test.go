@@ -83,8 +83,8 @@ trap "" TERM; while :; do sleep .02; done`
 	}
 }
 
-// A file that closes while the guard starts must not close the guard's end of the socket. For a moment the
-// system gives the number of that file to a descriptor that the start needs.
+// If this process closes a file while the guard starts, the guard's end of the socket must stay open. The
+// system may give the number of the closed file to a descriptor that the start needs.
 func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -119,14 +119,14 @@ func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
 	<-stopped
 }
 
-// A terminal's signal that was sent before COMMAND joined the group may arrive late, and still ends COMMAND.
-// The terminal itself sends later signals to COMMAND.
+// A terminal may send a signal before COMMAND has joined the group. This signal may arrive late, and still
+// ends COMMAND. The terminal itself sends later signals to COMMAND.
 func TestLateSignalOfTheStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		ran  time.Duration
 		want syscall.Signal
-	}{ // the first signal is early and the second one late, however slow the machine is
+	}{ // in the first case the signal is early, in the second one late, however slow the machine is
 		{-time.Hour, syscall.SIGINT}, {time.Hour, syscall.SIGTERM},
 	} {
 		cmd := exec.Command("sleep", "1000")
@@ -140,8 +140,8 @@ func TestLateSignalOfTheStart(t *testing.T) {
 	}
 }
 
-// An inner zlock gives its COMMAND a second less than the outer zlock gives the inner one, or half of that
-// time.
+// An inner zlock gives its COMMAND a second less than the outer zlock gives the inner one, but at least half
+// of that time.
 func TestGraceWithin(t *testing.T) {
 	t.Parallel()
 	for outer, want := range map[string]string{"5s": "4s", "2s": "1s", "1s": "500ms", "0s": "0s", "": "0s",

@@ -22,9 +22,9 @@ const guardLag = 250 * time.Millisecond
 // clock does not.
 const guardTick = time.Second
 
-// Watch is the code of the guard. It serves the process at the other end of conn until that process dismisses
-// it or dies. stdin is the file for COMMAND's standard input. If the other process dies, Watch waits until no
-// process of COMMAND runs, and then calls carryOut() with the will of the other process.
+// Watch is the code of the guard. It serves the process at the other end of `conn` until that process
+// dismisses it or dies. `stdin` is the file for COMMAND's standard input. If the other process dies, Watch
+// waits until no process of COMMAND runs, and then calls carryOut() with the will of the other process.
 func Watch(conn *os.File, stdin int, say func(string, ...any), carryOut func(will []byte) error) error {
 	unix.CloseOnExec(stdin)
 	return (&watchman{wire: newWire(conn), say: say, stdin: stdin, carryOut: carryOut}).watch()
@@ -59,7 +59,7 @@ const (
 	leftFor   = 50 * time.Millisecond // how long after zlock's death the guard still reads zlock's messages
 )
 
-// watch serves zlock until zlock dismisses the guard or dies.
+// watch() serves zlock until zlock dismisses the guard or dies.
 func (w *watchman) watch() error {
 	nameProcess(guardName)
 	w.parent, w.ends, w.alone = os.Getppid(), make(chan news, 2), make(chan struct{})
@@ -86,7 +86,7 @@ func (w *watchman) watch() error {
 	return w.serve(orders, told)
 }
 
-// serve carries out orders, and passes on the signals that the guard receives.
+// serve() carries out orders, and passes on the signals that the guard receives.
 func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 	// After zlock's end the guard still carries out the orders that zlock sent before. One of them may dismiss
 	// the guard. In that case the session is over, and the guard must not wait for servers that do not answer.
@@ -104,7 +104,7 @@ func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 		case <-ended:
 			return w.orphaned()
 		case n := <-w.ends:
-			for len(told) > 0 { // pass on the signals that came before the end
+			for len(told) > 0 { // pass on the signals that came before COMMAND's end
 				w.passOn(<-told)
 			}
 			w.report(n)
@@ -129,10 +129,10 @@ func (w *watchman) passOn(s os.Signal) {
 	}
 }
 
-// report sends news to zlock. It ignores an error, because the end of the input shows that zlock is dead.
+// report() sends news to zlock. It ignores an error, because the end of the input shows that zlock is dead.
 func (w *watchman) report(n news) { _ = w.out.Encode(n) }
 
-// take carries out an order of zlock.
+// take() carries out an order of zlock.
 func (w *watchman) take(o *order) {
 	if o.Will != nil {
 		w.will = o.Will
@@ -202,7 +202,7 @@ func (w *watchman) start(l *launch) {
 	closeInherited()
 }
 
-// reap waits for the ends of COMMAND and of all other processes that the guard adopts.
+// reap() waits for the ends of COMMAND and of all other processes that the guard adopts.
 func (w *watchman) reap() {
 	var ended news
 	for how := 0; ; {
@@ -224,7 +224,7 @@ func (w *watchman) reap() {
 	}
 }
 
-// alive reports whether a process of COMMAND still runs.
+// alive() reports whether a process of COMMAND still runs.
 func (w *watchman) alive() bool {
 	switch {
 	case w.pid == 0:
@@ -237,7 +237,7 @@ func (w *watchman) alive() bool {
 	return Alive(w.pid)
 }
 
-// due() returns when the guard must act next; `any` is false if it has nothing to end.
+// due() returns when the guard must act next; `any` is false if the guard has nothing to end.
 func (w *watchman) due() (at time.Duration, any bool) {
 	at = w.kill
 	if at == 0 {
@@ -246,7 +246,7 @@ func (w *watchman) due() (at time.Duration, any bool) {
 	return at, w.pid != 0 && w.sig != 0 && !w.ended
 }
 
-// look sends the signal that is due now, if one is due.
+// look() checks whether a signal is due, and sends it.
 func (w *watchman) look() {
 	now := BootClock()
 	switch at, any := w.due(); {
@@ -266,7 +266,7 @@ func (w *watchman) look() {
 	}
 }
 
-// end sends COMMAND the first signal and sets the time of the kill.
+// end() sends COMMAND the first signal and sets the time of the kill.
 func (w *watchman) end(from time.Duration) {
 	w.signal(w.sig)
 	w.kill = from + w.killAfter
@@ -280,9 +280,9 @@ func (w *watchman) pause() time.Duration {
 	return min(max(at-BootClock(), time.Millisecond), guardTick)
 }
 
-// orphaned ends COMMAND after the death of zlock. Nothing renews the right, and no other process ends COMMAND
-// before the server gives the lock away. If COMMAND may continue without its right, the guard waits until
-// COMMAND ends.
+// orphaned() ends COMMAND after the death of zlock. Nothing renews the right, and no other process ends
+// COMMAND before the server gives the lock away. If COMMAND may continue without its right, the guard waits
+// until COMMAND ends.
 func (w *watchman) orphaned() error {
 	if w.sig == 0 {
 		for w.alive() {
@@ -331,7 +331,7 @@ func closeInherited() {
 	}
 }
 
-// bequeath carries out the will, if there is one.
+// bequeath() carries out the will, if there is one.
 func (w *watchman) bequeath() error {
 	if w.will == nil {
 		return nil

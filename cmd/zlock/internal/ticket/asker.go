@@ -102,14 +102,14 @@ func (t *Flags) One(c *call.Call, create bool) (*Asker, error) {
 	return k, nil
 }
 
-// asking returns a context for one request. It ends at a signal, or after the time t.Timeout.
+// asking() returns a context for one request. The context ends at a signal, or after the time t.Timeout.
 func (t *Flags) asking() (context.Context, func()) {
 	ctx, stop := call.Interruptible()
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	return ctx, func() { cancel(); stop() }
 }
 
-// unanswered returns the error for a request that no server answered.
+// unanswered() returns the error for a request that no server answered.
 func unanswered(ctx context.Context, err error) error {
 	return cmp.Or(call.Interrupted(ctx), error(&cli.ExitError{Code: call.ExitNoSession, Err: err}))
 }

@@ -69,7 +69,7 @@ type One struct {
 // Over reports whether the ticket has ended.
 func (a *Answer) Over() bool { return a.Code == http.StatusNotFound || a.Code == http.StatusGone }
 
-// final reports whether the answer is final, so that the request must not be repeated.
+// final() reports whether the answer is final, so that the request must not be repeated.
 func (a *Answer) final() bool {
 	return a.Code < http.StatusInternalServerError && (a.Code != http.StatusTooManyRequests || a.NoDraw())
 }
@@ -87,8 +87,8 @@ type Caller struct {
 	first int // index of the server that answered last, which is asked first
 }
 
-// NewCaller returns a caller of servers; the names of the servers are separated by commas. ca is a file with
-// the authority of their certificates; if ca is empty, the system's authorities count.
+// NewCaller returns a Caller for the servers in `urls`, which are separated by commas. `ca` is a file with
+// the authority of their certificates. If `ca` is empty, the system's authorities count.
 func NewCaller(urls, bearer, secret, ca string) (*Caller, error) {
 	c := &Caller{URLs: strings.Split(urls, ","), Bearer: bearer, Secret: secret, HTTP: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
@@ -127,7 +127,7 @@ func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values,
 	began := time.Now()
 	var last error
 	for n := 0; ; n++ {
-		rest := max(wait-time.Since(began), 0) // a server that was asked before may have waited
+		rest := max(wait-time.Since(began), 0) // a server that was asked before may have used some of the wait
 		if wait > 0 {
 			query.Set("wait", rest.Round(time.Millisecond).String())
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Several callers that create one file at once share one ticket. The file is always whole, and no other file
-// is left.
+// If several callers create the same file at the same time, they share one ticket. The file is always whole,
+// and no other file is left.
 func TestTicketFileIsMadeAtOnce(t *testing.T) {
 	for range 100 {
 		dir := t.TempDir()

@@ -109,16 +109,16 @@ var toolList = []map[string]any{
 		"inputSchema": object([]string{"ticket"}, map[string]any{"ticket": ofTicket})},
 }
 
-// lockTools are the tools. Each ticket has a file, so that a client may restart this program, or run it
-// twice.
+// lockTools are the tools that agents call. Each ticket has a file, so that a client may restart this
+// program, or run it twice.
 type lockTools struct {
 	dir      string
 	caller   *Caller
 	patience time.Duration // how long the servers may stay silent
 }
 
-// tool carries out a call. undo(), if not nil, gives back what the call has taken. It is called if the client
-// has cancelled the call and so gets no answer.
+// A tool carries out a call. undo(), if not nil, gives back what the call has taken. It is called if the
+// client has cancelled the call and so gets no answer.
 type tool = func(context.Context, json.RawMessage) (result map[string]any, undo func())
 
 func (l *lockTools) named() map[string]tool {
@@ -144,8 +144,8 @@ type lockState struct {
 	Next     string   `json:"next"`
 }
 
-// another is the holder of a lock, or a contender before a ticket in the queue. Its texts come from that
-// client.
+// The type another is the holder of a lock, or a contender before a ticket in the queue. Its texts come from
+// that client.
 type another struct {
 	Who    string `json:"who"`
 	Reason string `json:"reason,omitempty"`
@@ -223,8 +223,8 @@ func (l *lockTools) take(ctx context.Context, raw json.RawMessage) (result map[s
 	return l.post(ctx, &k, name, path, q, nil, 0), func() { l.withdraw(&k, name, path) }
 }
 
-// withdraw gives back a ticket whose name the client does not learn. If no server confirms the end, the file
-// of the ticket stays.
+// withdraw() gives back a ticket whose name the client does not learn. If no server confirms the end, the
+// file of the ticket stays.
 func (l *lockTools) withdraw(k *Caller, name, path string) {
 	if k.giveBack(path, l.patience) {
 		_ = os.Remove(l.file(name))

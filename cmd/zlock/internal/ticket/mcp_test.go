@@ -170,11 +170,11 @@ func (a *agent) initialize() {
 	a.write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
-// end closes the program's input and waits for its end.
+// end() closes the program's input and waits for its end.
 func (a *agent) end() {
 	a.t.Helper()
 	must.OK(a.t, a.in.Close())
-	for range a.lines { // the rest of its output
+	for range a.lines { // read the rest of the program's output
 	}
 	must.OK(a.t, <-a.ended, "the end of zlock mcp")
 }
@@ -346,7 +346,7 @@ func TestMCPAnswersOddMessages(t *testing.T) {
 	must.OK(t, <-a.ended)
 }
 
-// Since revision 2026-07-28 each request says which revision it means, and there is no initialize.
+// Since revision 2026-07-28 each request says which revision it means, and there is no method `initialize`.
 func TestMCPWithoutInitialize(t *testing.T) {
 	_, url := portForTickets(t)
 	a := startAgent(t, url, t.TempDir())

@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A client that cancels a lock_take learns no name of a ticket, so the ticket is given back.
+// A client that cancels a lock_take does not learn the name of the ticket. So the ticket is given back.
 func TestMCPGivesBackWhatACancelledCallTook(t *testing.T) {
 	came, answer, given := make(chan string, 1), make(chan struct{}), make(chan string, 1)
 	port := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,7 +16,7 @@ import (
 )
 
 // Revisions of the Model Context Protocol that zlock speaks, newest first. Since statelessRevision each
-// request names its revision. In older revisions the client names it once, in initialize.
+// request names its revision. In older revisions the client names it once, in `initialize`.
 const statelessRevision = "2026-07-28"
 
 var mcpRevisions = []string{statelessRevision, "2025-11-25", "2025-06-18", "2024-11-05"}
@@ -32,7 +32,7 @@ const (
 
 const (
 	mostMessage = 1 << 20 // bytes of a message
-	mostCalls   = 32      // calls of tools at once
+	mostCalls   = 32      // calls of tools that may run at once
 )
 
 // metaPrefix is the prefix of the protocol's own names in _meta.
@@ -45,7 +45,7 @@ type rpcServer struct {
 	tools *lockTools
 
 	mu      sync.Mutex // guards out, and the fields below
-	legacy  bool       // the client sent initialize
+	legacy  bool       // whether the client sent `initialize`
 	running map[string]context.CancelFunc
 	calls   sync.WaitGroup
 }
@@ -59,7 +59,7 @@ type rpcMessage struct {
 	Result  json.RawMessage `json:"result"`
 	Error   json.RawMessage `json:"error"`
 
-	stateless bool // the request names its revision
+	stateless bool // whether the request names its revision
 }
 
 // rpcError is an error of the protocol: the client did something wrong. Mistakes that the model can correct
@@ -79,8 +79,8 @@ var errLongMessage = errors.New("the message is longer than 1 MiB")
 // lastAnswers bounds how long calls may run after the end of the input.
 const lastAnswers = 5 * time.Second
 
-// serve answers messages until the input ends. Then it ends the waits, and returns after the answers to the
-// other calls.
+// serve() answers messages until the input ends. Then it ends the calls that wait, and returns when the other
+// calls are answered.
 func (s *rpcServer) serve(in io.Reader) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -127,7 +127,7 @@ func readMessage(r *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// handle answers a message. A call of a tool continues after handle has returned.
+// handle() answers a message. A call of a tool continues after handle() has returned.
 func (s *rpcServer) handle(ctx, waits context.Context, line []byte) {
 	var m rpcMessage
 	if err := json.Unmarshal(line, &m); err != nil {
@@ -158,7 +158,7 @@ func isID(id json.RawMessage) bool {
 	return id[0] == '"' || (id[0] == '-' || id[0] >= '0' && id[0] <= '9') && !bytes.ContainsAny(id, ".eE")
 }
 
-// notified handles a message that needs no answer.
+// notified() handles a message that needs no answer.
 func (s *rpcServer) notified(method string, params json.RawMessage) {
 	if method != "notifications/cancelled" {
 		return
@@ -244,8 +244,8 @@ func serverInfo() map[string]any {
 	return map[string]any{"name": "zlock", "version": release.Version()}
 }
 
-// initialize agrees on a revision: the client's, or the newest one before it. If zlock has none of these, it
-// offers the newest revision that has initialize.
+// initialize() agrees on a revision: the client's, or the newest one before it. If zlock has none of these,
+// it offers the newest revision that has `initialize`.
 func (s *rpcServer) initialize(params json.RawMessage) map[string]any {
 	var p struct {
 		Revision string `json:"protocolVersion"`
@@ -314,7 +314,7 @@ func (s *rpcServer) call(ctx, waits context.Context, m *rpcMessage) *rpcError {
 	return nil
 }
 
-// answer() writes a result or an error. m is nil if the request has no readable id.
+// answer() writes a result or an error. `m` is nil if the request has no readable id.
 func (s *rpcServer) answer(m *rpcMessage, result map[string]any, e *rpcError) {
 	a := map[string]any{"jsonrpc": "2.0"}
 	if m != nil {

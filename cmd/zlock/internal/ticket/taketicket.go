@@ -135,8 +135,8 @@ func (c *Caller) giveBack(path string, most time.Duration) bool {
 	return err == nil && (a.Code == http.StatusNoContent || a.Over())
 }
 
-// withdraw gives back a ticket that no file has and that zlock has not printed. Otherwise it might hold the
-// lock for hours, and the user could not give it back. If no server confirms the end, withdraw prints the
+// withdraw() gives back a ticket that no file has and that zlock has not printed. Otherwise it might hold the
+// lock for hours, and the user could not give it back. If no server confirms the end, withdraw() prints the
 // ticket.
 func withdraw(c *call.Call, t *Flags, k *Asker) {
 	if !k.fresh {
@@ -150,13 +150,13 @@ func withdraw(c *call.Call, t *Flags, k *Asker) {
 	_ = printTicket(c, k)
 }
 
-// heldBy names the holder of a lock that a try did not get. If no client holds the lock, the try was refused
-// because of another waiter.
+// heldBy is called after an attempt to take a lock at once has failed, and names the holder of the lock. If
+// no client holds the lock, another waiter was the reason.
 func (k *Asker) heldBy(ctx context.Context, most time.Duration) string {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	anyone := *k.Caller
-	anyone.Secret = "" // the try left no ticket
+	anyone.Secret = "" // the failed attempt has left no ticket
 	a, err := anyone.Ask(ctx, http.MethodGet, LockPath(k.Path), nil, nil)
 	if err != nil || len(a.Holders) == 0 {
 		return k.Path + " is held"
@@ -178,7 +178,7 @@ func heldText(a *Answer) string {
 	return text
 }
 
-// moment returns the next time that `text` can mean, in RFC 3339. `text` is a clock time, with or without a
+// moment() returns the next time that `text` can mean, in RFC 3339. `text` is a clock time, with or without a
 // weekday, or a time in RFC 3339.
 func moment(text string, now time.Time) (string, error) {
 	if text == "" {

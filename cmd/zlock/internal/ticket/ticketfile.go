@@ -34,7 +34,7 @@ func Read(file, path string) (secret, of string, err error) {
 	return secret, of, nil
 }
 
-// write makes a file with a text atomically: a killed caller leaves a whole file or none.
+// write() makes a file with a text atomically: a killed caller leaves a whole file or none.
 func write(file, text string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".zlock-ticket-") // CreateTemp uses mode 0600
 	if err != nil {

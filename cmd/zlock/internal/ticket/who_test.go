@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// The name of the user is text that a server accepts: at most 200 bytes, without a part of a character.
+// The name of the user is text that a server accepts: at most 200 bytes, and only whole characters.
 func TestNameOfTheUserIsWhole(t *testing.T) {
 	for text, want := range map[string]string{
 		"ann@host": "ann@host", "a\xffn\tn@h": "a?n?n@h",

@@ -15,7 +15,7 @@ type Command = cli.Command[*Call]
 // ExitAtOnce is the exit code of a program that a second signal ends.
 const ExitAtOnce = 3
 
-// exitDiffer is the exit code of verify if the two sides differ.
+// exitDiffer is the exit code of the command `verify` if the two sides differ.
 const exitDiffer = 1
 
 // Call is one call of a command that works on data while no server runs on it.
@@ -28,7 +28,7 @@ type Call struct {
 	out     io.Writer // where the text goes
 }
 
-// required refuses an empty flag.
+// required() refuses an empty flag.
 func required(name, value string) error {
 	if value == "" {
 		return cli.Usagef("--%s is missing", name)

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// call returns a call of a data command with its signals.
+// call() returns a call of a data command with its signals.
 func call(signals ...os.Signal) *Call {
 	ch := make(chan os.Signal, len(signals))
 	for _, sig := range signals {

@@ -89,7 +89,7 @@ func TestServerThatRefusesIsNotCompared(t *testing.T) {
 		{jute.OpGetACL, "/a", jute.NoAuth, zk.ErrNoAuth, 0},
 		{jute.OpGetData, "/a", jute.NoNode, nil, 1},
 		{jute.OpGetACL, "/a", jute.NoNode, nil, 1},
-		{jute.OpGetChildren2, "/a", jute.NoAuth, nil, 2}, // a node without children has no list to ask for
+		{jute.OpGetChildren2, "/a", jute.NoAuth, nil, 2}, // /a has no child: its children are not asked for
 	} {
 		addr := answering(t, func(op jute.OpCode, path string) jute.ErrCode {
 			if op == c.op && path == c.path {

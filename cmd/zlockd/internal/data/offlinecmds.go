@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// told is how many omitted nodes a command lists by name.
+// `told` is how many omitted nodes a command lists by name.
 const told = 20
 
 func importCommand() *Command {

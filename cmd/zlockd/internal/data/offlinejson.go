@@ -11,7 +11,7 @@ import (
 // The data commands print these objects with -o json, one per line. Later versions only add fields;
 // docs/data.md describes them.
 
-// madeAnswer is the answer of import, export and restore.
+// madeAnswer is the answer of the commands `import`, `export` and `restore`.
 type madeAnswer struct {
 	Command string `json:"command"`
 	Path    string `json:"path"`
@@ -22,7 +22,7 @@ type madeAnswer struct {
 
 func hexZxid(zxid int64) string { return fmt.Sprintf("0x%x", zxid) }
 
-// sideAnswer is one of the two sides that verify compares.
+// sideAnswer is one of the two sides that the command `verify` compares.
 type sideAnswer struct {
 	Name  string `json:"name"`
 	Zxid  string `json:"zxid"`
@@ -66,7 +66,7 @@ func recoveryOf(dir string, r *offline.Recovery) recoverAnswer {
 	return a
 }
 
-// answer prints the object with -o json. Without it the command has already printed text.
+// answer() prints the object with -o json. Without it the command has already printed text.
 func (c *Call) answer(v any) error {
 	if !c.json {
 		return nil

@@ -76,7 +76,7 @@ func (z *zoo) requiredAuth() {
 	}
 }
 
-// skipACL opens every node to every client, so it accepts only ZooKeeper's spelling.
+// skipACL maps a key that opens every node to every client, so it accepts no spelling but ZooKeeper's.
 func skipACL(z *zoo, key, value string) error {
 	if _, bare := z.raw[key]; !bare {
 		z.s.Note("zookeeper."+key, "ZooKeeper reads this key only without the prefix \"zookeeper.\"")
@@ -85,7 +85,7 @@ func skipACL(z *zoo, key, value string) error {
 	return toFlag("skip-acl", exactly("yes")).apply(z, key, value)
 }
 
-// superUser maps a SASL user or, as in ZooKeeper for the scheme digest, a user and hash.
+// superUser maps a key with a SASL user or, as in ZooKeeper for the scheme digest, with a user and a hash.
 func superUser(z *zoo, key, value string) error {
 	if strings.Contains(value, ":") {
 		return toFlag("super-digest").apply(z, key, value)

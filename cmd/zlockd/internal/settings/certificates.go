@@ -136,8 +136,8 @@ func (s *Settings) checkCertificate(now time.Time, f TLSFlags, cert, key, ca []b
 	}
 }
 
-// adminTLS maps the keys of the admin port's TLS. ZooKeeper takes its certificate and authority
-// from the stores of the quorum.
+// adminTLS maps the keys of the admin port's TLS. ZooKeeper takes the certificate and the authority of
+// this port from the stores of the quorum.
 func (z *zoo) adminTLS() {
 	force := z.is("admin.forceHttps", "true")
 	if !force && !z.is("admin.portUnification", "true") {
@@ -207,7 +207,7 @@ func clientAuth(z *zoo, _, value string) error {
 	return fmt.Errorf("%q is not one of none, want, need", value)
 }
 
-// protocols stores the oldest protocol that the file allows; the server never speaks one older than 1.2.
+// protocols() stores the oldest protocol that the file allows. The server never speaks a TLS older than 1.2.
 func protocols(z *zoo, _, value string) error {
 	asked := Words(value)
 	switch {

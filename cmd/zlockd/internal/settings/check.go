@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/server/tickets"
 )
 
-// complete fills in defaults that depend on other settings.
+// complete() fills in defaults that depend on other settings.
 func (s *Settings) complete(given func(flag string) bool) {
 	if s.MinSessionTimeout == 0 {
 		s.MinSessionTimeout = 2 * s.TickTime
@@ -33,7 +33,7 @@ func (s *Settings) complete(given func(flag string) bool) {
 	}
 }
 
-// check records every mistake that it can find before the start, with advice for each.
+// check() records every mistake that it can find before the start, with advice for each.
 func (s *Settings) check() {
 	given := s.Flags.Changed
 	s.Flags.VisitAll(func(f *pflag.Flag) {

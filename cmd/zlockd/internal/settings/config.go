@@ -18,7 +18,7 @@ import (
 // zooTick is ZooKeeper's tick time if its configuration sets none.
 const zooTick = "3000"
 
-// applyConfig reads the zoo.cfg that s names. It sets every flag that the file covers and the
+// applyConfig reads the zoo.cfg that s.Config names. It sets every flag that the file covers and the
 // command line does not set.
 func applyConfig(s *Settings, flags *pflag.FlagSet) error {
 	text, err := tlsfiles.ReadFile(s.Config)
@@ -61,7 +61,7 @@ func applyConfig(s *Settings, flags *pflag.FlagSet) error {
 	return nil
 }
 
-// finish maps the settings that come from several keys.
+// finish() maps the settings that come from several keys.
 func (z *zoo) finish() {
 	if _, ok := z.seen["tickTime"]; !ok {
 		z.put("tick-time", zooTick)
@@ -77,7 +77,7 @@ func (z *zoo) finish() {
 	}
 }
 
-// addresses maps the ports. Without an address ZooKeeper listens on all addresses.
+// addresses() maps the ports. Without an address ZooKeeper listens on all addresses.
 func (z *zoo) addresses() {
 	if z.seen["secureClientPort"] == "0" { // "0" means the same as a missing key
 		delete(z.seen, "secureClientPort")

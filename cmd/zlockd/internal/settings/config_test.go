@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// load reads the settings of a zoo.cfg with this text, in which $DIR stands for dir.
+// load() reads the settings of a zoo.cfg with this text, in which $DIR stands for the directory `dir`.
 func load(t *testing.T, dir, text string, args ...string) (*Settings, error) {
 	t.Helper()
 	return loadWith(t, nil, dir, text, args...)
@@ -251,7 +251,7 @@ func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 	expect.OK(t, expect.Err(Read([]string{"--data-dir", dir}, nil)))
 }
 
-// noted reports whether the log will have a line about each key.
+// noted() reports whether the log will have a line about each key.
 func noted(s *Settings, keys ...string) bool {
 	for _, key := range keys {
 		if !slices.ContainsFunc(s.Notes, func(n note) bool { return n.Key == key }) {
@@ -261,7 +261,7 @@ func noted(s *Settings, keys ...string) bool {
 	return true
 }
 
-// The rules accept any text as a value and do not panic.
+// The rules do not panic, whatever text is the value.
 func TestRulesTakeAnyValue(t *testing.T) {
 	for key := range zooRules {
 		for _, value := range []string{"", "x", "-1", "true", "1", "/a.pem", ";", ":"} {
@@ -335,8 +335,8 @@ func TestSecretsAreFoundAsTheyAreRead(t *testing.T) {
 	}
 }
 
-// The hash of the super user's password is a secret. The server refuses a file with it that other users can
-// read.
+// The hash of the super user's password is a secret. The server refuses a file that contains this hash and
+// that other users can read.
 func TestSecretsInAFileThatOthersCanReadAreRefused(t *testing.T) {
 	const digest = "zookeeper.DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n"
 	for _, test := range []struct {

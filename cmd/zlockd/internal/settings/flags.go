@@ -212,7 +212,7 @@ func parseFlags(args []string, env func(string) (string, bool)) (*Settings, *pfl
 	return s, all, err
 }
 
-// noteOrigin records the origin of the flags that were set since its last call.
+// noteOrigin records the origin of the flags that were set since the last call of noteOrigin.
 func (s *Settings) noteOrigin(all *pflag.FlagSet, from string) {
 	all.Visit(func(f *pflag.Flag) {
 		if s.origin[f.Name] == "" {

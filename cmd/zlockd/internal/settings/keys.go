@@ -33,13 +33,13 @@ func toFlag(flag string, translate ...func(string) (string, error)) rule {
 
 // Translations of switches, as ZooKeeper reads each; testdata/zookeys.table has its result for each value.
 
-// exactly() translates a key that only the value `word` switches on, with the same case of every letter. For
-// ZooKeeper every other value means off.
+// exactly() translates a key that is on only if its value is `word`, with the same case of every letter. All
+// other values mean off, as for ZooKeeper.
 func exactly(word string) func(string) (string, error) {
 	return func(value string) (string, error) { return strconv.FormatBool(value == word), nil }
 }
 
-// isTrue translates the value of a key: the word true, in upper or lower case, means on, and all else off.
+// isTrue translates the value of a key: `true`, in upper or lower case, means on, and all else means off.
 func isTrue(value string) (string, error) {
 	return strconv.FormatBool(strings.EqualFold(value, "true")), nil
 }
@@ -85,7 +85,7 @@ func number(means string, read func(string) (string, error), put func(*Settings,
 	}}
 }
 
-// whitelist omits the words that only ZooKeeper has.
+// whitelist() omits the words that only ZooKeeper has.
 func whitelist(z *zoo, key, value string) error {
 	var known []string
 	for w := range strings.SplitSeq(value, ",") {
@@ -96,7 +96,7 @@ func whitelist(z *zoo, key, value string) error {
 			z.s.Note(key, "there is no four-letter word %s", w)
 		}
 	}
-	// An empty list allows srvr, which is always allowed.
+	// The word srvr is always allowed, so add it even to an empty list.
 	return z.set("4lw-whitelist", strings.Join(append(known, "srvr"), ","))
 }
 
@@ -165,7 +165,7 @@ func dataLogDir(z *zoo, key, value string) error {
 	return nil
 }
 
-// decimal is for a number that ZooKeeper parses itself.
+// decimal() is for a number that ZooKeeper parses itself.
 func decimal(value string) (string, error) {
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil {
@@ -174,8 +174,8 @@ func decimal(value string) (string, error) {
 	return strconv.FormatInt(n, 10), nil
 }
 
-// decoded is for a number that ZooKeeper reads from a system property: 16, 0x10, #10 and 020 are the same. It
-// refuses a value for which ZooKeeper would silently use a default.
+// decoded() is for a number that ZooKeeper reads from a system property: 16, 0x10, #10 and 020 are the same.
+// It refuses a value for which ZooKeeper would silently use a default.
 func decoded(value string) (string, error) {
 	digits, sign := value, ""
 	if value != "" && (value[0] == '-' || value[0] == '+') {

@@ -83,7 +83,7 @@ func (p peersFlag) Set(s string) error {
 	return nil
 }
 
-// ids returns the ids of peers in order.
+// ids() returns the ids of peers in order.
 func ids(peers map[uint32]string) []uint32 { return slices.Sorted(maps.Keys(peers)) }
 
 func parseID(s string) (uint32, error) {

@@ -15,9 +15,9 @@ type property struct {
 // lineEnds replaces the line ends CR LF and CR, which Java's Properties also knows, by LF.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// parseProperties reads the syntax of Java's Properties: comments begin with # or !, a blank, = or : ends a
-// key, a backslash continues a line, and there are escapes. A key that occurs twice has its last value, at
-// its first place in the list.
+// parseProperties reads the syntax of Java's Properties. Comments begin with # or !. A key ends at a blank,
+// at = or at a colon. A backslash continues a line, and there are escapes. A key that occurs twice has its
+// last value, at its first place in the list.
 func parseProperties(text string) []property {
 	var list []property
 	at := make(map[string]int)
@@ -57,7 +57,7 @@ func joined(lines []string, i int) (line string, last int) {
 
 func isComment(line string) bool { return line != "" && (line[0] == '#' || line[0] == '!') }
 
-// continued reports whether a line ends in an odd number of backslashes.
+// continued() reports whether a line ends in an odd number of backslashes.
 func continued(line string) bool {
 	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // withoutSecrets returns the text of a zoo.cfg that operators may see. It leaves out the values of all keys
-// whose names look like those of secrets, also in lines that are comments. superUser is one of them, because
-// its value may be a hash.
+// whose names look like those of secrets, also in lines that are comments. The key superUser is one of them,
+// because its value may be a hash.
 func withoutSecrets(text string) string {
 	secret := func(s string) bool {
 		s = strings.TrimPrefix(strings.TrimLeft(strings.ToLower(s), "#! \t"), "zookeeper.")

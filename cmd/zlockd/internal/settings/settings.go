@@ -32,7 +32,7 @@ type Settings struct {
 	// Security of clients.
 	clientFiles, AdminFiles, metricsFiles TLSFlags
 	ticketFiles                           TLSFlags
-	TokensFile                            string // file
+	TokensFile                            string // name of the file with the tokens
 	tlsCRL, Ensemble, SASLUsers           string
 	Keytab, Principal, AuthToLocal        string   // Kerberos
 	Kerberos                              Kerberos // nil: the program has no Kerberos
@@ -44,7 +44,7 @@ type Settings struct {
 	JVMMetrics                    bool
 
 	Flags *pflag.FlagSet // the set from which the settings were read
-	// origin says where each setting that differs from its default comes from, by the name of its flag.
+	// `origin` says, by the name of a flag, where its value comes from. It omits values that are defaults.
 	origin map[string]string
 
 	// Only a zoo.cfg sets these.
@@ -61,7 +61,7 @@ func (s *Settings) Fault(format string, args ...any) {
 	s.Faults = append(s.Faults, fmt.Errorf(format, args...))
 }
 
-// note says why a key of a zoo.cfg or a variable has no effect. If Key is empty, the note is a remark of
+// A note says why a key of a zoo.cfg or a variable has no effect. If Key is empty, the note is a remark of
 // another kind.
 type note struct{ Key, Why string }
 
@@ -130,7 +130,8 @@ func (s *Settings) asksCertificates() bool {
 // TLSFlags are the files that a port's TLS needs.
 type TLSFlags struct{ tlsfiles.Names }
 
-// declare declares the three flags; cert and ca describe the purpose of the certificate and of the authority.
+// declare declares the three flags. `cert` and `ca` describe the purpose of the certificate and of the
+// authority.
 func (t *TLSFlags) declare(f *pflag.FlagSet, flag, cert, ca string) {
 	t.Flag = flag
 	f.StringVar(&t.Cert, flag+"-cert", "", cert+", PEM `FILE`, read again when it changes")

@@ -30,7 +30,7 @@ func (z *zoo) set(flag, value string) error {
 	return z.flags.Set(flag, value)
 }
 
-// put is like set(), for a setting that needs several keys. It records the error itself.
+// put() is like set(), for a setting that needs several keys. It records the error itself.
 func (z *zoo) put(flag, value string) {
 	if err := z.set(flag, value); err != nil {
 		z.wrong("%w", err)
@@ -45,7 +45,7 @@ func (z *zoo) wrong(format string, args ...any) {
 // is() reports whether the file sets a key to a value, in upper or lower case as in ZooKeeper.
 func (z *zoo) is(key, value string) bool { return strings.EqualFold(z.seen[key], value) }
 
-// rule maps one key of a zoo.cfg. apply() returns an error if the server must not start, because it would
+// A rule maps one key of a zoo.cfg. apply() returns an error if the server must not start, because it would
 // otherwise silently ignore the key.
 type rule struct {
 	means string // explanation for the manual

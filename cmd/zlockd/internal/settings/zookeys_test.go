@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// readings returns the value that a server uses for a key of a zoo.cfg, in the words of
-// testdata/zookeys.table.
+// `readings` has, for each key of a zoo.cfg, a function that returns the value that a server uses. The value
+// is in the words of testdata/zookeys.table.
 var readings = map[string]func(*Settings) any{
 	"skipACL":                         func(s *Settings) any { return s.SkipACL },
 	"enforceQuota":                    func(s *Settings) any { return s.EnforceQuota },
@@ -87,8 +87,8 @@ func zooCases(t *testing.T) (cases []zooCase) {
 	return cases
 }
 
-// A server reads each switch, number and list of a zoo.cfg as ZooKeeper does, or as the table says. If only
-// one of the two took a word for yes, access would be open or closed by mistake.
+// A server reads each switch, number and list of a zoo.cfg as ZooKeeper does, or as the table says. If a
+// server and ZooKeeper read a word differently, access would be open or closed by mistake.
 func TestZooKeysAreReadAsZooKeeperDoes(t *testing.T) {
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, "myid"), []byte("1"), 0o600))

@@ -12,7 +12,7 @@ import (
 
 func main() { os.Exit(daemon.Main(os.Args, mechanism{})) }
 
-// mechanism makes the mechanism that the flags ask for.
+// mechanism provides Kerberos to the daemon: New() makes it as the --kerberos flags ask.
 type mechanism struct{}
 
 func (mechanism) CheckRules(rules string) error {
