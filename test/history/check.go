@@ -160,6 +160,8 @@ func (c *checker) index() {
 			all = append(all, seen{o.End, o.Zxid})
 		case r.Op != nil:
 			c.conn(r.Op.Conn, r.Op.Session, r.Op.Start)
+		case r.Backup != nil:
+			all = append(all, seen{r.Backup.End, r.Backup.Zxid})
 		case r.Expired != nil:
 			if at, ok := c.expiries[r.Expired.Session]; !ok || r.Expired.At < at {
 				c.expiries[r.Expired.Session] = r.Expired.At
@@ -337,6 +339,9 @@ func (c *checker) checkRealTime() {
 	var writes []write
 	for i, r := range c.records {
 		o := r.Op
+		if b := r.Backup; b != nil && b.Zxid < c.replies.before(b.Start) {
+			c.fail("G7", i, "zxid %d had been seen before the backup was asked for", c.replies.before(b.Start))
+		}
 		reads := o != nil && o.Watches == nil && o.Op != jute.OpPing // the reply shows more than a zxid
 		if o == nil || o.Unknown || !isWrite(o.Op) && o.Op != jute.OpSync && !(c.Linearizable && reads) {
 			continue

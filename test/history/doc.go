@@ -34,6 +34,8 @@
 //	K12 no span of a rate's time has more draws than its limit, and a draw that comes again with its secret
 //	    is not made again
 //
+// A [Backup] that a server gave while the history went on counts as a sync and reads of all nodes.
+//
 // The checker places unanswered writes where a zxid in a Stat or an event proves them. A write that no
 // client saw stays optional, and so does the moment when a silent session ended. The writes that are still
 // open relax only the checks that they could affect. A history without lost answers is checked exactly.

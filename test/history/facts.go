@@ -69,6 +69,11 @@ func (c *checker) findFacts() {
 			case jute.EventChildrenChanged:
 				f.lists[path] = max(f.lists[path], told[ch])
 			}
+		case r.Backup != nil:
+			for j := range r.Backup.Nodes {
+				x := &r.Backup.Nodes[j]
+				c.statFacts(i, &Step{Op: jute.OpGetData, Path: x.Path, Stat: &x.Stat}, x.Data)
+			}
 		case r.Op != nil && r.Op.Unknown:
 			c.addLoose(r.Op) // index() has already gathered the replies that bound its zxid
 		case r.Op != nil && r.Op.Code == jute.OK:

@@ -54,6 +54,25 @@ func (h *hist) swapLast() {
 	h.records[n-1], h.records[n-2] = h.records[n-2], h.records[n-1]
 }
 
+// backup() adds a backup with the root and nodes of one byte, whose zxids are 5, 6 and so on.
+func (h *hist) backup(zxid int64, paths ...string) *Backup {
+	h.now += 10
+	kids := int32(len(paths))
+	root := jute.Stat{Pzxid: 4 + int64(kids), Cversion: kids - 1, NumChildren: kids + 1}
+	if zxid == 6 && len(paths) == 0 {
+		root.Pzxid, root.Cversion = 6, 1
+	}
+	b := &Backup{Server: "1", Start: h.now, End: h.now + 1, Zxid: zxid,
+		Nodes: []BackupNode{{Path: "/", Stat: root}}}
+	for i, path := range paths {
+		z := int64(5 + i)
+		b.Nodes = append(b.Nodes, BackupNode{Path: path, Data: []byte("d"),
+			Stat: jute.Stat{Czxid: z, Mzxid: z, Pzxid: z, DataLength: 1}})
+	}
+	h.records = append(h.records, Record{Backup: b})
+	return b
+}
+
 func create(path string, flags int32) Op {
 	return Op{Step: Step{Op: jute.OpCreate, Path: path, Created: path, Data: []byte("d"), Flags: flags}}
 }
@@ -139,6 +158,28 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			h.do(1, 5, create("/a", 0))
 			h.do(1, 6, remove("/a"))
 			h.do(2, pick(bug, int64(5), 6), refused(create("/a", 0), pick(bug, jute.NodeExists, jute.NoAuth)))
+		}},
+		{"backup older than an answer before it", []string{"G7"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.do(1, 6, remove("/a"))
+			h.backup(pick(bug, int64(5), 6), pick(bug, []string{"/a"}, nil)...)
+		}},
+		{"backup that lacks a node", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.do(1, 6, create("/b", 0))
+			h.backup(6, pick(bug, []string{"/b"}, []string{"/a", "/b"})...)
+		}},
+		{"backup with a later node", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.backup(5, pick(bug, []string{"/a", "/b"}, []string{"/a"})...)
+			h.do(1, 6, create("/b", 0))
+		}},
+		{"backup with other data", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.do(1, 6, set("/a", "e"))
+			b := h.backup(6, "/a")
+			b.Nodes[1].Stat.Mzxid, b.Nodes[1].Stat.Version = 6, 1
+			b.Nodes[1].Data = []byte(pick(bug, "d", "e"))
 		}},
 		{"acknowledged create lost", []string{"G6"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/a", 0))

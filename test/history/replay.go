@@ -34,6 +34,9 @@ func (c *checker) replay() {
 			}
 			items = append(items, item{o.Zxid, phase, i})
 		}
+		if r.Backup != nil {
+			items = append(items, item{r.Backup.Zxid, look, i})
+		}
 	}
 	for zxid, f := range c.facts {
 		if _, ok := c.acked[zxid]; ok {
@@ -208,6 +211,10 @@ func (c *checker) checkSequence(p *node, s *Step, path string, m moment, record 
 // look() checks a read, a refused write or a change of watches.
 func (c *checker) look(record int) {
 	o := c.records[record].Op
+	if o == nil {
+		c.backup(c.records[record].Backup, record)
+		return
+	}
 	switch o.Op {
 	case jute.OpExists, jute.OpGetData, jute.OpGetACL, jute.OpGetChildren, jute.OpGetChildren2:
 		c.read(o, record)

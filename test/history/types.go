@@ -150,6 +150,7 @@ type Record struct {
 	Digest  *Digest
 	Turn    *Turn
 	Draw    *Draw
+	Backup  *Backup
 }
 
 // String describes the record on one line.
@@ -179,6 +180,9 @@ func (r Record) String() string {
 	if d := r.Draw; d != nil {
 		return fmt.Sprintf("draw %q from %s, asked at %v and answered at %v: granted %t, told %t, at %v",
 			d.Secret, d.Rate, d.Start, d.End, d.OK, d.Told, d.At)
+	}
+	if r.Backup != nil {
+		return r.Backup.String()
 	}
 	return "empty record"
 }

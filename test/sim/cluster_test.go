@@ -56,6 +56,7 @@ type cluster struct {
 	only  selection     // the faults and requests to make; nil: all
 	day   *day          // nil: a run of some busy minutes
 	lived time.Duration // the longest life of a server
+	rec   *observed     // the run's record; nil: the run keeps none
 }
 
 // running is one life of a server, from its start to its end.

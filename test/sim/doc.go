@@ -27,6 +27,9 @@
 // goroutine sometimes waits for some milliseconds where it takes or releases a lock, stores a pointer or uses
 // a channel, like a thread that gets no processor.
 //
+// Among the faults, servers are asked for backups. The history checker compares each backup with the state at
+// its zxid, which must not be older than the moment at which the backup was asked for.
+//
 // In two of three seeds messages and disks keep to a grid of half a millisecond or a whole one. Many events
 // then happen at one instant, in an order that the seed chooses.
 //

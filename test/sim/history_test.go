@@ -57,6 +57,7 @@ func simHistory(t *testing.T, seed uint64, d *day) {
 	if d != nil {
 		d.begin = rec.begin
 	}
+	c.rec = rec
 	c.makeRoot(rec)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -94,9 +95,9 @@ func simHistory(t *testing.T, seed uint64, d *day) {
 	if changing {
 		members.Go(func() { rounds = c.members(still, apart, stay) })
 	}
-	harm := kinds
+	harm := slices.Concat(kinds, backupKinds)
 	if set.bulky {
-		harm = slices.Concat(kinds, bulkyKinds)
+		harm = slices.Concat(harm, bulkyKinds)
 	}
 	var f *faults
 	if d != nil {

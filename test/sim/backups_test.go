@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/apply"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/test/history"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// backupKinds take backups beside the faults of a run.
+var backupKinds = []fault{
+	{"backup", 6, (*faults).backup},
+}
+
+// backup asks a server for a backup and records it, if the server serves.
+func (f *faults) backup(id uint32) {
+	slow := f.upTo(300 * time.Millisecond)
+	i := f.server(id)
+	if f.idle = i == nil; !f.idle {
+		f.wg.Go(func() { f.takeBackup(i, id, slow) })
+	}
+}
+
+// slowly is a client of the admin port that takes some time for every piece of an answer.
+type slowly struct {
+	*httptest.ResponseRecorder
+	pause time.Duration
+}
+
+func (s *slowly) Write(b []byte) (int, error) {
+	time.Sleep(s.pause)
+	return s.ResponseRecorder.Write(b)
+}
+
+// takeBackup asks a server for a backup as an operator does. It returns nil if the server refuses. The
+// history checker judges what the backup holds. takeBackup itself checks that the backup can be read, and
+// compares its digest with the servers that are at its zxid.
+func (c *cluster) takeBackup(i *server.Instance, id uint32, slow time.Duration) *backedUp {
+	h := &backup.Handler{Source: func() backup.Source { return noting{i.Node(), c} }, Log: logger(id),
+		Authorize: func(string, string) bool { return true }}
+	ask := httptest.NewRequest(http.MethodGet, "/commands/snapshot?format=zlockd", nil)
+	ask.Header.Set("Authorization", "digest super:test")
+	out := &slowly{httptest.NewRecorder(), slow}
+	b := &backedUp{Backup: history.Backup{Server: fmt.Sprint(id), Start: c.rec.clock()}}
+	h.ServeHTTP(out, ask)
+	b.End, b.file = c.rec.clock(), out.Body.Bytes()
+	if out.Code != http.StatusOK {
+		return nil
+	}
+	var err error
+	if b.state, _, err = state.ReadSnapshot(bytes.NewReader(b.file)); err != nil {
+		c.t.Errorf("G6: a backup of server %d cannot be read: %v", id, err)
+		return nil
+	}
+	b.Zxid = b.state.Zxid()
+	if told := out.Header().Get("last_zxid"); told != fmt.Sprintf("0x%x", b.Zxid) {
+		c.t.Errorf("G6: a backup of server %d has zxid 0x%x, and was announced with %s", id, b.Zxid, told)
+	}
+	c.rec.Add(history.Record{Digest: &history.Digest{Server: "backup " + b.Server, Zxid: b.Zxid,
+		Sum: b.state.Digest()}})
+	b.state.Tree().Walk(func(path string, n tree.Info) bool {
+		if path == Root || strings.HasPrefix(path, Root+"/") {
+			b.Nodes = append(b.Nodes, history.BackupNode{Path: path, Stat: n.Stat, Data: n.Data, ACL: n.ACL})
+		}
+		return true
+	})
+	c.rec.Add(history.Record{Backup: &b.Backup})
+	return b
+}
+
+// backedUp is a backup that was taken.
+type backedUp struct {
+	history.Backup
+	file  []byte
+	state *state.State
+}
+
+// noting is a server that gives a backup. At that moment it notes the digests of all servers that are at the
+// zxid of the backup.
+type noting struct {
+	*raftfsm.Node
+	c *cluster
+}
+
+func (n noting) Backup(ctx context.Context) (*apply.Backup, error) {
+	b, err := n.Node.Backup(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for id := range n.c.ids() {
+		if i := n.c.server(id); i != nil {
+			i.Node().View(func(s *state.State) {
+				if s.Zxid() == b.Zxid {
+					n.c.rec.Add(history.Record{Digest: &history.Digest{Server: fmt.Sprint(id), Zxid: b.Zxid,
+						Sum: s.Digest()}})
+				}
+			})
+		}
+	}
+	return b, nil
+}
