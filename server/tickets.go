@@ -135,7 +135,7 @@ func (i *Instance) ticketStatus(s *report.Status, node *raftfsm.Node, metrics bo
 	s.Measure("ticket_waits", "Requests that wait at the port for tickets.", float64(i.TicketWaits()))
 	s.Measure("ticket_requests_total", "Requests to the port for tickets.", float64(all))
 	s.Measure("rate_nodes",
-		"Nodes that draws have made for rates, with their directories; 100,000 are allowed.", float64(rates))
+		"Nodes made by draws to count rates, with the directories of these nodes; at most 100,000.", float64(rates))
 	drawn, none := i.TicketDraws()
 	s.Measure("rate_draws_total", "Draws from rates that were granted at this server.", float64(drawn))
 	s.Measure("rate_draws_refused_total", "Requests for a draw that were refused because no draw was free.",

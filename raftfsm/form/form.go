@@ -69,7 +69,8 @@ func (f *Forming) Accept(p *peer.Formation) error {
 	case id.Cluster != "":
 		return fmt.Errorf("server %d already belongs to cluster %s", f.o.List.ID, id.Cluster)
 	case p.Incarnations[f.o.List.ID] != id.Incarnation:
-		return fmt.Errorf("server %d in that list has another data directory", f.o.List.ID)
+		return fmt.Errorf("server %d has another data directory now than the proposal to form the cluster names",
+			f.o.List.ID)
 	case listed(p.Peers, p.Observers) != f.o.List.String():
 		return peersDiffer(f.o.List.ID, f.o.List.String(), listed(p.Peers, p.Observers))
 	}

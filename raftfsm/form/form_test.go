@@ -184,7 +184,7 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 		}
 	}
 	for says, tune := range map[string]func(*peer.Formation){
-		"server 2 in that list has another data directory": func(p *peer.Formation) {
+		"server 2 has another data directory now than the proposal": func(p *peer.Formation) {
 			p.Incarnations = map[uint32]string{1: "a", 2: "b"}
 		},
 		"--peers: 1=one:1,2=two:1,3=three:1:observer instead of 1=one:1,2=two:1;": func(p *peer.Formation) {

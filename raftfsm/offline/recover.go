@@ -78,8 +78,8 @@ func (r *Recovery) Tell(w io.Writer) {
 	if r.LastTime > 0 {
 		when = time.UnixMilli(r.LastTime).UTC().Format("2006-01-02 15:04:05.000 MST")
 	}
-	fmt.Fprintf(w, "The recovery loses at most the writes that the other servers acknowledged without this "+
-		"server after %s.\nCompare all survivors, and recover the one with the highest term, "+
+	fmt.Fprintf(w, "At most these writes are lost: those after %s that the other servers acknowledged without "+
+		"this server.\nCompare all survivors, and recover the one with the highest term, "+
 		"then the highest entry.\n", when)
 }
 

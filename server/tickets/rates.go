@@ -227,8 +227,8 @@ func rateRefusal(out *state.Outcome) *Answer {
 		return fail(http.StatusConflict, "path", "the node of this path is not a rate: remove it, or draw "+
 			"from another path")
 	case jute.BadVersion:
-		return fail(http.StatusConflict, "limit", "per is longer than in the first draw from this path, and "+
-			"draws are not kept that long: use a shorter per, or remove the node")
+		return fail(http.StatusConflict, "limit", "the period per= is longer than in the first draw from this "+
+			"path, and draws are not kept that long: give a shorter per=, or remove the node")
 	}
 	return refusal(out)
 }

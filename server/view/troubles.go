@@ -18,8 +18,8 @@ func noticesOf(t *look.Troubles) (list []string) {
 			"each other: let all programs of a path use one library's lock (zlock ls -R --server names them)")
 	}
 	if t.Over > 0 {
-		list = append(list, count(t.Over, "holder is", "holders are")+" over the maximum hold and stay: "+
-			"zlock ls -R and zlock show name them; end their programs, or zlock break --expired")
+		list = append(list, count(t.Over, "holder has", "holders have")+" held a lock for longer than its "+
+			"maximum hold: zlock ls -R and zlock show name them; end their programs, or zlock break --expired")
 	}
 	return list
 }

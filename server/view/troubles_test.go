@@ -20,7 +20,7 @@ func TestTroublesAreTold(t *testing.T) {
 	r.node(b, "/jobs/secret/f65a711639a74cab9e5222dd97208552__lock__", "", both)
 	ours := recipe.NodeName(recipe.LayoutCurator, recipe.RoleLock, recipe.NewID(b.SessionID(), 7), "h")
 	r.node(b, "/jobs/slow/"+ours, `{"v":1,"host":"h","over":true}`, both)
-	for _, word := range []string{"1 lock is held twice", "1 holder is over"} {
+	for _, word := range []string{"1 lock is held twice", "1 holder has held"} {
 		r.eventually("/health", func(o object) bool {
 			notices, _ := o["notices"].([]any)
 			for _, n := range notices {

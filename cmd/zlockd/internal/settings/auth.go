@@ -99,8 +99,8 @@ func authProvider(z *zoo, key, value string) error {
 	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
 		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] &&
 			!z.given["kerberos-keytab"] {
-			z.s.Note(key, "there are no users: name a JAAS file by java.security.auth.login.config, --sasl-users, or "+
-				"--kerberos-keytab")
+			z.s.Note(key, "there are no users: give --sasl-users or --kerberos-keytab, or name a JAAS file by "+
+				"java.security.auth.login.config")
 		}
 		return nil
 	}

@@ -204,7 +204,7 @@ func clientAuth(z *zoo, _, value string) error {
 		z.s.TLSClientAuth = v
 		return nil
 	}
-	return fmt.Errorf("%q is not one of none, want, need", value)
+	return fmt.Errorf("%q must be one of: none, want, need", value)
 }
 
 // protocols() stores the oldest protocol that the file allows. The server never speaks a TLS older than 1.2.
