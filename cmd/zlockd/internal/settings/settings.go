@@ -4,8 +4,10 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -148,4 +150,22 @@ func (s *Settings) TLSFlags() [5]*TLSFlags {
 	}
 	s.peerFiles.Peer = fmt.Sprintf("zlockd-%d", s.ID)
 	return all
+}
+
+// Print writes the settings in force and the origin of each.
+func (s *Settings) Print(w io.Writer) {
+	s.Flags.VisitAll(func(f *pflag.Flag) {
+		value := f.Value.String()
+		switch f.Name {
+		case "help", "version":
+			return
+		case "super-digest":
+			if value != "" {
+				value = "(not shown)"
+			}
+		case "peer-addr":
+			value = s.PeerListen
+		}
+		fmt.Fprintf(w, "%-28s %-32s %s\n", "--"+f.Name, cmp.Or(value, "-"), cmp.Or(s.origin[f.Name], "default"))
+	})
 }

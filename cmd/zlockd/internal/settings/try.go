@@ -1,11 +1,9 @@
 package settings
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,28 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/zlockd/zlockd/raftfsm/disk"
 )
-
-// Print writes the settings in force and the origin of each.
-func (s *Settings) Print(w io.Writer) {
-	s.Flags.VisitAll(func(f *pflag.Flag) {
-		value := f.Value.String()
-		switch f.Name {
-		case "help", "version":
-			return
-		case "super-digest":
-			if value != "" {
-				value = "(not shown)"
-			}
-		case "peer-addr":
-			value = s.PeerListen
-		}
-		fmt.Fprintf(w, "%-28s %-32s %s\n", "--"+f.Name, cmp.Or(value, "-"), cmp.Or(s.origin[f.Name], "default"))
-	})
-}
 
 // Try checks the environment of a server with these settings: its ports, the names of its peers, its
 // directories.
