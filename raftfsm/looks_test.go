@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/raftfsm/upkeep"
 	"github.com/zlockd/zlockd/test/expect"
@@ -158,7 +158,7 @@ func TestMembersThatCannotBe(t *testing.T) {
 		code status.Code
 	}{
 		{try("add", 0, "127.0.0.1:9"), "server id 0 is not a number from 1 to", ""},
-		{try("add", state.ZeroID+1, "127.0.0.1:9"), "is not a number from 1 to", ""},
+		{try("add", config.ZeroID+1, "127.0.0.1:9"), "is not a number from 1 to", ""},
 		{try("add", 5, nowhere), "server 4 is at " + nowhere, ""},
 		{try("promote", 4, ""), "does not answer at " + nowhere, status.NotReady},
 		{try("lead", 4, ""), "server 4 has no vote", ""},

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 )
 
 const askTime = time.Second // the time within which a server must report its status
@@ -29,7 +29,7 @@ func (n *Node) changeMember(ctx context.Context, c change.Change, forward bool) 
 	switch {
 	case n.port == nil:
 		return errAlone
-	case !state.IsServerID(c.ID):
+	case !config.IsID(c.ID):
 		return errServerID(c.ID)
 	}
 	if t := n.leader.Term(); t != nil {

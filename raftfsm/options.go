@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/serving"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 )
 
 // Options say how a Node runs. The zero value of each field but ID means its
@@ -33,8 +34,8 @@ type Options struct {
 	// included. Empty: a cluster of one without a peer port.
 	Peers map[uint32]string
 	// Words are the operator's descriptions of the servers in Peers, beyond their addresses; see
-	// state.Server.Describe.
-	Words map[uint32]state.Server
+	// config.Server.Describe.
+	Words map[uint32]config.Server
 	// Observers are the servers in Peers that have no vote when the cluster forms. The cluster does
 	// not wait for them.
 	Observers []uint32
@@ -153,7 +154,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ID == 0 {
 		o.ID = 1
 	}
-	if !state.IsServerID(o.ID) {
+	if !config.IsID(o.ID) {
 		return o, errServerID(o.ID)
 	}
 	if len(o.Peers) > 0 && o.Peers[o.ID] == "" {
@@ -258,5 +259,5 @@ type (
 )
 
 func errServerID(id uint32) error {
-	return fmt.Errorf("server id %d is not a number from 1 to %d", id, state.MaxServerID)
+	return fmt.Errorf("server id %d is not a number from 1 to %d", id, config.MaxID)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -22,8 +22,8 @@ func TestOptionsThatAServerRefuses(t *testing.T) {
 		want string // a part of the error; empty: the server accepts the options
 	}{
 		{"alone", Options{}, ""},
-		{"alone with an id", Options{ID: state.MaxServerID}, ""},
-		{"id too high", Options{ID: state.ZeroID + 1}, "is not a number from 1 to"},
+		{"alone with an id", Options{ID: config.MaxID}, ""},
+		{"id too high", Options{ID: config.ZeroID + 1}, "is not a number from 1 to"},
 		{"id that is no peer's", with(of("127.0.0.1:1"), func(o *Options) { o.ID = 3 }), "--peers"},
 		{"loopback", of("127.0.0.1:1"), ""},
 		{"loopback of IPv6", of("[::1]:1"), ""},

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -27,7 +27,7 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 	switch {
 	case n.port == nil:
 		return nil, errAlone
-	case !state.IsServerID(place.ID):
+	case !config.IsID(place.ID):
 		return nil, errServerID(place.ID)
 	case n.leader.Term() == nil && !forward:
 		return nil, leading.ErrNotLeading

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/leading"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -23,8 +24,8 @@ func (c *trio) config(id int) (text string) {
 // the version.
 func (c *trio) configZxid(id int, version int64) (zxid int64) {
 	c.nodes[id].View(func(s *state.State) {
-		is, _ := s.Tree().Get(state.ConfigPath)
-		_, now := state.CutConfig(string(is.Data))
+		is, _ := s.Tree().Get(config.Path)
+		_, now := config.Cut(string(is.Data))
 		zxid = version - now + is.Stat.Mzxid
 	})
 	return zxid
@@ -36,10 +37,10 @@ func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 	t.Parallel()
 	var want []string
 	c := newTrio(t, false, func(o *Options) {
-		o.Words = map[uint32]state.Server{}
+		o.Words = map[uint32]config.Server{}
 		want = nil
 		for id := uint32(1); id <= 3; id++ {
-			o.Words[id] = state.Server{ID: id, Peer: o.Peers[id], Election: "7", Client: fmt.Sprintf("h%d:8", id)}
+			o.Words[id] = config.Server{ID: id, Peer: o.Peers[id], Election: "7", Client: fmt.Sprintf("h%d:8", id)}
 			want = append(want, fmt.Sprintf("server.%d=%s:7:participant;h%d:8", id, o.Peers[id], id))
 		}
 	})
@@ -58,7 +59,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
 	lead := c.mustLead()
-	versions := func() (n int64) { _, n = state.CutConfig(c.config(lead)); return n }
+	versions := func() (n int64) { _, n = config.Cut(c.config(lead)); return n }
 	eventually(t, "the members are published", func() bool {
 		c.nodes[lead].leader.Term().PublishMembers()
 		return strings.Count(c.config(lead), ";") == 3
@@ -122,11 +123,11 @@ func TestAServerThatLeavesSeesIt(t *testing.T) {
 	lead := c.mustLead()
 	gone := lead%3 + 1
 	eventually(t, "the members are published", func() bool { return strings.Count(c.config(lead), ";") == 3 })
-	_, was := state.CutConfig(c.config(lead))
+	_, was := config.Cut(c.config(lead))
 	zxid := c.nodes[lead].Zxid()
 	must.OK(t, c.nodes[gone].ChangeMember(context.Background(), change.Change{
 		Op: "remove", ID: uint32(gone), By: uint32(gone), Since: was, Words: "server.9=x:1:2"}))
-	_, version := state.CutConfig(c.config(gone))
+	_, version := config.Cut(c.config(gone))
 	expect.Equal(t, c.configZxid(gone, version), zxid+1,
 		"it sees %s: c.configZxid(gone, version)", c.config(gone))
 	expect.That(t, !strings.Contains(c.config(gone), fmt.Sprintf("server.%d=", gone)),

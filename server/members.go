@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/members"
@@ -37,7 +38,7 @@ func (i *Instance) Probe(ctx context.Context, id uint32, addr string) (*status.F
 }
 
 func checkPeerAddr(addr string) error {
-	if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || !state.IsPort(port) {
+	if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || !config.IsPort(port) {
 		return fmt.Errorf("peer address %q is not HOST:PORT, such as 10.0.0.4:2888", addr)
 	}
 	return nil
@@ -114,7 +115,7 @@ func wishCode(err error) (code jute.ErrCode, known bool) {
 		return 0, false
 	case errors.Is(err, members.ErrVersion):
 		return jute.BadVersion, true
-	case errors.Is(err, state.ErrNumber):
+	case errors.Is(err, config.ErrNumber):
 		return jute.MarshallingError, true
 	case errors.Is(err, members.ErrArgument):
 		return jute.BadArguments, true

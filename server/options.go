@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server/audit"
 	"github.com/zlockd/zlockd/server/sasl"
@@ -76,7 +76,7 @@ type Options struct {
 	// not wait for them.
 	Observers []uint32
 	// PeerWords are the server lines of a zoo.cfg, for /zookeeper/config.
-	PeerWords map[uint32]state.Server
+	PeerWords map[uint32]config.Server
 	// PeerListen is the address to listen on for peers; default Peers[ID].
 	PeerListen string
 	// PeerTLS names the files that secure the peer port: certificate, key, authority and revocation lists.

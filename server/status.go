@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
@@ -162,7 +163,7 @@ func (i *Instance) clusterStatus(s *report.Status, node *raftfsm.Node, need repo
 		s.Notices = append(s.Notices, "servers talk to each other in the clear (--peer-insecure)")
 	}
 
-	var config string
+	var members string
 	topNames := i.o.SkipACL
 	node.View(func(st *state.State) {
 		t := st.Tree()
@@ -172,9 +173,9 @@ func (i *Instance) clusterStatus(s *report.Status, node *raftfsm.Node, need repo
 		for _, d := range st.Digests() {
 			s.Digests = append(s.Digests, report.Digest{Zxid: d.Zxid, Digest: d.Sum, Version: 2})
 		}
-		config = st.ConfigData()
+		members = st.ConfigData()
 	})
-	s.ConfigText, s.ConfigIndex = state.CutConfig(config)
+	s.ConfigText, s.ConfigIndex = config.Cut(members)
 	if need&report.NeedSessions != 0 {
 		listSessions(s, node)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 )
 
 // List holds --id and --peers: the servers that the operator of one server has listed, and this server's id.
@@ -23,7 +23,7 @@ type List struct {
 func (l *List) Observes(id uint32) bool { return slices.Contains(l.Observers, id) }
 
 // NoVoter is an id that no server can have.
-const NoVoter = state.MaxServerID + 1
+const NoVoter = config.MaxID + 1
 
 // FirstVoter returns the lowest id among the peers that have a vote, or NoVoter.
 func (l *List) FirstVoter() uint32 {

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/serving"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/upkeep"
 )
@@ -54,7 +55,7 @@ type Options struct {
 	EnforceQuota      bool
 	NoTTL             bool
 	OneLayout         bool
-	Words             map[uint32]state.Server // the operator's descriptions of the servers
+	Words             map[uint32]config.Server // the operator's descriptions of the servers
 
 	Measures signal.Set
 	Now      func() time.Time // wall clock

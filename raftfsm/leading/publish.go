@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
@@ -38,7 +39,7 @@ func (o *Options) found(ctx context.Context) error {
 		return nil
 	}
 	entry := state.Founding
-	var members []state.Server
+	var members []config.Server
 	if len(o.Disk.Identity().Peers) > 0 {
 		members, _ = o.describe(new(state.State), o.Raft.Servers(), "")
 		if !o.understand(ctx, foundingVersion) {
@@ -51,27 +52,27 @@ func (o *Options) found(ctx context.Context) error {
 // describe() returns raft's servers as they will be published. The list is not complete until all servers
 // have said where clients reach them.
 func (o *Options) describe(s *state.State, servers []raft.Server,
-	written string) (list []state.Server, complete bool) {
+	written string) (list []config.Server, complete bool) {
 	if written == "" {
 		written = s.Words()
 	}
-	words := map[uint32]state.Server{}
-	lines, _ := state.ParseConfig(written)
+	words := map[uint32]config.Server{}
+	lines, _ := config.Parse(written)
 	for _, w := range lines {
 		words[w.ID] = w
 	}
 	complete = true
 	for _, srv := range servers {
 		m, _ := s.Member(peer.ParseID(srv.ID))
-		is := state.Server{ID: peer.ParseID(srv.ID), Peer: string(srv.Address), Client: m.ClientAddr,
+		is := config.Server{ID: peer.ParseID(srv.ID), Peer: string(srv.Address), Client: m.ClientAddr,
 			Voter: srv.Suffrage == raft.Voter}
 		is.Describe(o.Words)
 		is.Describe(words)
 		list = append(list, is)
 		complete = complete && (m.Incarnation != "" || is.Client != "")
 	}
-	slices.SortFunc(list, func(a, b state.Server) int {
-		return int(a.ID%state.ZeroID) - int(b.ID%state.ZeroID)
+	slices.SortFunc(list, func(a, b config.Server) int {
+		return int(a.ID%config.ZeroID) - int(b.ID%config.ZeroID)
 	})
 	return list, complete
 }
@@ -125,7 +126,7 @@ func (t *Term) farewell(ctx context.Context, c *change.Change) bool {
 
 // published() returns the version of the members that clients see.
 func (t *Term) published() (version int64) {
-	t.o.State.View(func(s *state.State) { _, version = state.CutConfig(s.ConfigData()) })
+	t.o.State.View(func(s *state.State) { _, version = config.Cut(s.ConfigData()) })
 	return version
 }
 
@@ -163,9 +164,9 @@ func (t *Term) publish(renew bool, without uint32) {
 		}
 		was := t.notice.last // the last proposal may not be applied yet
 		if was == "" {
-			was, _ = state.CutConfig(s.ConfigData())
+			was, _ = config.Cut(s.ConfigData())
 		}
-		text := state.ConfigText(list)
+		text := config.Text(list)
 		if was != text || renew || !s.Configured() && t.notice.last == "" {
 			t.notice.last = text
 			t.propose(state.Request{Op: state.OpConfig, Body: []byte(text)})

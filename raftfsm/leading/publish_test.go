@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/applied"
@@ -83,7 +84,7 @@ func TestWhenMembersArePublished(t *testing.T) {
 	t.Parallel()
 	tm, a := publisher(t)
 	published := func() (text string) {
-		a.View(func(s *state.State) { text, _ = state.CutConfig(s.ConfigData()) })
+		a.View(func(s *state.State) { text, _ = config.Cut(s.ConfigData()) })
 		return text
 	}
 	must.That(t, strings.Contains(published(), ";h1:2181"), "published: %s", published())
@@ -169,7 +170,7 @@ func TestMembersAreDescribed(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		servers  []raft.Server
-		own      map[uint32]state.Server
+		own      map[uint32]config.Server
 		written  string
 		want     string
 		complete bool
@@ -185,10 +186,10 @@ func TestMembersAreDescribed(t *testing.T) {
 		{"one that has beside one that has not", []raft.Server{four, two}, nil, "",
 			"2 b:2 w2:2 false, 4 d:2  true",
 			false},
-		{"words of the leader's own list", []raft.Server{four}, map[uint32]state.Server{4: {ID: 4,
+		{"words of the leader's own list", []raft.Server{four}, map[uint32]config.Server{4: {ID: 4,
 			Peer:   "d:2",
 			Client: "o4:2"}}, "", "4 d:2 o4:2 true", true},
-		{"words of the state count more", []raft.Server{three}, map[uint32]state.Server{3: {ID: 3,
+		{"words of the state count more", []raft.Server{three}, map[uint32]config.Server{3: {ID: 3,
 			Peer:   "c:2",
 			Client: "o3:2"}}, "", "3 c:2 w3:2 true", true},
 		{"words of a change count alone", []raft.Server{three, two}, nil, "server.3=c:2:3:participant;n3:2",

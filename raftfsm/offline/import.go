@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/zkfiles"
@@ -53,7 +54,7 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 	var err error
 	z.Nodes.Walk(func(path string, n tree.Info) bool {
 		// Releases of ZooKeeper before 3.4 did not store the pzxid of every node.
-		if least := n.Czxid; path == state.ConfigPath || n.Pzxid < least || n.Mzxid < least {
+		if least := n.Czxid; path == config.Path || n.Pzxid < least || n.Mzxid < least {
 			n.Pzxid, n.Mzxid = max(n.Pzxid, least), max(n.Mzxid, least)
 			err = z.Nodes.Set(path, withoutMembers(path, &n))
 		}
@@ -72,7 +73,7 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 // withoutMembers empties n if it is the node that lists the members. ZooKeeper and zlockd each write their
 // own list, so the list does not move from one to the other.
 func withoutMembers(path string, n *tree.Info) *tree.Info {
-	if path == state.ConfigPath {
+	if path == config.Path {
 		n.Data, n.Version, n.Czxid, n.Mzxid, n.Ctime, n.Mtime = []byte{}, 0, 0, 0, 0, 0
 	}
 	return n

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -128,7 +128,7 @@ func compareNodes(path string, x, y *tree.Info, wire bool) (diffs []string) {
 	if !slices.Equal(x.ACL, y.ACL) {
 		differ("ACL", showACL(x.ACL), showACL(y.ACL))
 	}
-	if path == state.ConfigPath {
+	if path == config.Path {
 		return diffs
 	}
 	counts := strings.HasPrefix(path, "/zookeeper/quota/") && strings.HasSuffix(path, "/zookeeper_stats")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -57,7 +58,7 @@ func TestStatesFromElsewhereAreAdopted(t *testing.T) {
 		expect.Fails(t, err, "%s", name)
 	}
 	m := nodesFor(t, 0)
-	must.OK(t, m.Set(ConfigPath, &tree.Info{ACL: jute.WorldAnyone, Data: []byte("server.1=a:1:1\nversion=5")}))
+	must.OK(t, m.Set(config.Path, &tree.Info{ACL: jute.WorldAnyone, Data: []byte("server.1=a:1:1\nversion=5")}))
 	s = must.Get(Adopt("test", 50, nil, m))(t)
 	expect.That(t, s.Configured(), "published members do not count as published")
 }
@@ -143,26 +144,4 @@ func TestBackupsAreDescribed(t *testing.T) {
 	_, err = ReadNodes(bytes.NewReader(backup), nil, func(string, *tree.Info) error { n++; return stop })
 	expect.Is(t, err, stop)
 	expect.Equal(t, n, 1, "nodes until the error")
-}
-
-func TestNumbersOfPorts(t *testing.T) {
-	for text, want := range map[string]bool{"1": true, "65535": true, "0": false, "65536": false, "-1": false, "": false,
-		"x": false, "2181": true, " 1": false} {
-		expect.Equal(t, IsPort(text), want, "%q", text)
-	}
-	for id, want := range map[uint32]bool{0: false, 1: true, MaxServerID: true, ZeroID: true, ZeroID + 1: false} {
-		expect.Equal(t, IsServerID(id), want, "%d", id)
-	}
-	for n, want := range map[int64]uint32{0: ZeroID, 1: 1, MaxServerID: MaxServerID, 255: 1<<31 | 255, 7: 7} {
-		expect.Equal(t, ServerID(n), want, "%d", n)
-	}
-}
-
-// tellsClients reports whether the published text has the client address of every server.
-func TestTextsThatTellClients(t *testing.T) {
-	for text, want := range map[string]bool{"": true, "server.1=a:1:2;3": true, "server.1=a:1:2": false,
-		"server.1=a:1:2;3\nserver.2=b:1:2": false, "server.1=a:1:2\nserver.2=b:1:2;3": false,
-		"server.1=a:1:2;3\nserver.2=b:1:2;3": true} {
-		expect.Equal(t, tellsClients([]byte(text)), want, "%q", text)
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -104,7 +105,7 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 		}
 	case OpConfig:
 		s.begin()
-		is, _ := s.tree.Get(ConfigPath)
+		is, _ := s.tree.Get(config.Path)
 		s.setConfig(r.Body, s.nextVersion(is), to)
 	case OpFound:
 		if s.zxid == 0 {

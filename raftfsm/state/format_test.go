@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/raftfsm/state/window"
 	"github.com/zlockd/zlockd/session"
@@ -42,8 +43,8 @@ func TestBytesOfServersRequestsStay(t *testing.T) {
 	draw := Draw{Path: "/rates/r", Ask: window.Ask{Limit: 10, Per: 1000, Hash: [8]byte{8, 7: 9}},
 		Identity: "ann", RateBounds: RateBounds{All: 11, Identity: 12}}
 	staging := Staging{ID: 13, Origin: 1, Birth: 2, Size: 14}
-	members := []Server{{ID: 1, Peer: "h:1", Client: "h:2", Voter: true},
-		{ID: ZeroID, Peer: "g:1", Client: "g:2"}}
+	members := []config.Server{{ID: 1, Peer: "h:1", Client: "h:2", Voter: true},
+		{ID: config.ZeroID, Peer: "g:1", Client: "g:2"}}
 	now := int64(1_700_000_000_000)
 	for name, bytes := range map[string][]byte{
 		"session":        body.Append(nil),

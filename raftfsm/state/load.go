@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -258,7 +259,7 @@ func (d *decoder) finish() error {
 // complete() adds the tree to the state, and checks that the tree fits the sessions and the rates.
 func (s *State) complete(t *tree.Tree) error {
 	s.tree = t
-	info, _ := s.tree.Get(ConfigPath)
+	info, _ := s.tree.Get(config.Path)
 	s.configured = len(info.Data) > 0
 	// An ephemeral node without its session would stay forever.
 	for id := range s.tree.Owners() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/bounds"
@@ -27,17 +28,17 @@ const firstZxid = 1 << 32
 // names no members. The zxids begin at TimeZxid. So if the cluster replaces one whose data are lost, it never
 // repeats a fencing token of the lost cluster. The entry changes nothing in a state that is not empty. A
 // server of release 0.1.0 refuses an entry of this kind.
-func Founding(members []Server, now int64) []byte {
+func Founding(members []config.Server, now int64) []byte {
 	return founding(entries.KindFounding, OpBegin, members, now)
 }
 
 // OldFounding is Founding for a cluster with servers of release 0.1.0: the zxids begin at firstZxid.
-func OldFounding(members []Server, now int64) []byte {
+func OldFounding(members []config.Server, now int64) []byte {
 	return founding(entries.KindBatch, OpFound, members, now)
 }
 
-func founding(kind byte, op jute.OpCode, members []Server, now int64) []byte {
-	return entries.One(kind, 0, &Request{Op: op, Body: []byte(ConfigText(members))}, now)
+func founding(kind byte, op jute.OpCode, members []config.Server, now int64) []byte {
+	return entries.One(kind, 0, &Request{Op: op, Body: []byte(config.Text(members))}, now)
 }
 
 // found() begins the history of a cluster of several servers at a zxid, and publishes the members.
@@ -47,7 +48,7 @@ func (s *State) found(members []byte, zxid int64, to Sink) {
 	s.setConfig(members, firstZxid, to)
 	// If addresses for clients are missing, the leader publishes the members again once they have reported
 	// these addresses.
-	s.configured = tellsClients(members)
+	s.configured = config.TellsClients(members)
 }
 
 // applyBegin begins a cluster of the newest rules.
@@ -68,7 +69,7 @@ func (s *State) applyBegin(members []byte, to Sink) {
 // firstZxid it is the zxid, as in a ZooKeeper. Clients compare versions with firstZxid, so in any other
 // cluster the first version is firstZxid too, and the version rises as the zxid does.
 func (s *State) nextVersion(is tree.Info) int64 {
-	_, version := CutConfig(string(is.Data))
+	_, version := config.Cut(string(is.Data))
 	if s.rules == firstRules || version == 0 {
 		return s.change.Zxid
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -17,10 +18,11 @@ import (
 // and lower than 2^53, so that a client in JavaScript can hold them.
 func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 	day := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC).UnixMilli()
-	three := []Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}, {ID: 2, Peer: "b:1", Client: "b:2", Voter: true}}
+	three := []config.Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true},
+		{ID: 2, Peer: "b:1", Client: "b:2", Voter: true}}
 	for _, c := range []struct {
 		name    string
-		members []Server
+		members []config.Server
 		now     int64
 		zxid    int64 // the zxid after the first entry, which is a change only if it names members
 	}{
@@ -37,7 +39,7 @@ func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 			if c.zxid > 0 {
 				expect.Equal(t, s.Zxid(), c.zxid, "the zxid after a second founding")
 			}
-			_, version := CutConfig(s.ConfigData())
+			_, version := config.Cut(s.ConfigData())
 			expect.Equal(t, version != 0, c.members != nil, "members are published")
 			if c.now == day {
 				next := New("d")
@@ -53,7 +55,7 @@ func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 // The first configuration has the same version as in a new ZooKeeper ensemble, whatever its zxid is. Each
 // change raises the version.
 func TestVersionsOfConfigurationsCountFromTheFirst(t *testing.T) {
-	members := []Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}
+	members := []config.Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC).UnixMilli()
 	for name, entry := range map[string][]byte{
 		"0.1.0":  OldFounding(members, now),
@@ -64,13 +66,13 @@ func TestVersionsOfConfigurationsCountFromTheFirst(t *testing.T) {
 			must.OK(t, s.Apply(entry, Silent{}))
 			first := s.Zxid()
 			version := func() int64 {
-				_, v := CutConfig(s.ConfigData())
+				_, v := config.Cut(s.ConfigData())
 				return v
 			}
 			expect.Equal(t, version(), int64(1<<32), "the first version")
 			for _, ahead := range []int64{0, 7} {
 				s.zxid += ahead // other changes
-				text := ConfigText(append(members, Server{ID: 2 + uint32(ahead), Peer: "b:1", Client: "b:2"}))
+				text := config.Text(append(members, config.Server{ID: 2 + uint32(ahead), Peer: "b:1", Client: "b:2"}))
 				own := entries.Block{Count: 1, Requests: (&Request{Op: OpConfig, Body: []byte(text)}).Append(nil)}
 				change := own.Append(entries.Begin(nil, 0))
 				entries.Seal(change, now)
@@ -91,7 +93,8 @@ func TestTimeOfAZxid(t *testing.T) {
 
 // A new cluster with a server of release 0.1.0 starts with that release's rules, and keeps them.
 func TestClusterWithAnOlderServerBeginsAsBefore(t *testing.T) {
-	entry := OldFounding([]Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}, time.Now().UnixMilli())
+	one := []config.Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}
+	entry := OldFounding(one, time.Now().UnixMilli())
 	expect.Equal(t, entry[1], entries.KindBatch, "the kind of the entry")
 	s := New("c")
 	must.OK(t, s.Apply(entry, Silent{}))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -197,7 +198,7 @@ func (s *State) restore(keep bool, to Sink) error {
 			s.clusterID)
 	}
 	ended := s.sessions.Len()
-	config, _ := s.tree.Get(ConfigPath)
+	published, _ := s.tree.Get(config.Path)
 	b.Raise(max(max(s.zxid, b.zxid)+Raised, TimeZxid(s.change.Time)))
 	if keep {
 		b.change = tree.Change{Time: s.change.Time, Zxid: b.zxid}
@@ -216,9 +217,9 @@ func (s *State) restore(keep bool, to Sink) error {
 	s.ended = mix(s.ended, b.ended)
 	s.restored = p.id
 	s.begin()
-	text, version := CutConfig(string(config.Data))
+	text, version := config.Cut(string(published.Data))
 	if version != 0 { // 0: the members have never been published
-		text = string(withVersion([]byte(text), s.nextVersion(config)))
+		text = string(config.WithVersion([]byte(text), s.nextVersion(published)))
 	}
 	s.tree.SetConfig(&s.change, []byte(text))
 	s.change.Events = s.change.Events[:0] // all watches have ended

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -93,7 +94,7 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			expect.Equal(t, said, want, "keep %v: said", keep)
 			expect.Equal(t, b.s.tree.Count(), want.Nodes, "keep %v: b.s.tree.Count()", keep)
 			expect.Equal(t, b.s.sessions.Len(), want.Sessions, "keep %v: b.s.sessions.Len()", keep)
-			text, version := CutConfig(b.s.ConfigData())
+			text, version := config.Cut(b.s.ConfigData())
 			expect.Equal(t, text, "server.1=h:1:2:participant", "published members")
 			expect.That(t, version > before, "version 0x%x of the members, and 0x%x before", version, before)
 			birth, _, last := b.s.Stream(1)

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -23,7 +24,7 @@ type State struct {
 	sessions  *session.Table
 	streams   map[uint32]streamMark // by server id
 	members   map[uint32]Member     // by server id
-	words     string                // an operator's descriptions of the members: lines of ConfigPath
+	words     string                // an operator's descriptions of the members: lines of config.Path
 	restored  int64                 // the id of the last restore; 0: none
 	rules     int32                 // the rules by which Apply changes the state
 	ticketing bool                  // whether the cluster may have tickets; see Ticketing
@@ -115,13 +116,13 @@ func (s *State) Stream(id uint32) (birth uint32, nonce int64, last uint64) {
 	return mark.birth, mark.nonce, mark.last
 }
 
-// ConfigData are the data of ConfigPath.
+// ConfigData are the data of config.Path.
 func (s *State) ConfigData() string {
-	info, _ := s.tree.Get(ConfigPath)
+	info, _ := s.tree.Get(config.Path)
 	return string(info.Data)
 }
 
-// Words returns the lines of ConfigPath that an operator last wrote for the members. These lines may name
+// Words returns the lines of config.Path that an operator last wrote for the members. These lines may name
 // servers that are not members, and may lack members.
 func (s *State) Words() string { return s.words }
 
@@ -133,7 +134,7 @@ func (s *State) Digest() uint64 { return mix(s.tree.Digest(), s.ended) }
 
 // setConfig publishes the members in the change that begin() has prepared, and completes that change.
 func (s *State) setConfig(text []byte, version int64, to Sink) {
-	s.tree.SetConfig(&s.change, withVersion(text, version))
+	s.tree.SetConfig(&s.change, config.WithVersion(text, version))
 	s.commit(to)
 	s.configured = true
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/server/admin/exporter"
 	"github.com/zlockd/zlockd/server/report"
 )
@@ -115,7 +115,7 @@ func renderConf(w io.Writer, s *report.Status) {
 		return
 	}
 	for _, m := range s.Members {
-		line := state.Server{ID: m.ID, Peer: m.Peer, Client: m.Client, Voter: m.Voter}
+		line := config.Server{ID: m.ID, Peer: m.Peer, Client: m.Client, Voter: m.Voter}
 		fmt.Fprintln(w, line.Line())
 	}
 	fmt.Fprintf(w, "version=%x", uint64(s.ConfigIndex))

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/change"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 )
@@ -79,7 +79,7 @@ func (n *fakeNode) ChangeMember(_ context.Context, c change.Change) error {
 	case change.Remove:
 		delete(n.now, c.ID)
 	case change.Add:
-		n.now[c.ID] = state.Server{ID: c.ID, Peer: c.Addr}
+		n.now[c.ID] = config.Server{ID: c.ID, Peer: c.Addr}
 	case change.Promote, change.Vote:
 		s.Voter = true
 		n.now[c.ID] = s
@@ -193,7 +193,7 @@ func TestServerOfAnotherOperatorStays(t *testing.T) {
 				}
 				n.before = map[string]func(){c.at: func() {
 					n.now = maps.Clone(n.now)
-					n.now[c.id] = state.Server{ID: c.id, Peer: c.addr}
+					n.now[c.id] = config.Server{ID: c.id, Peer: c.addr}
 				}}
 				// Without servers 4 and 5 no majority would remain.
 				w := Wish{Version: n.version, Leaving: "2,3", Joining: joining, May: true}

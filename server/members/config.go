@@ -7,24 +7,24 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // Config holds the servers of a configuration, by id.
-type Config map[uint32]state.Server
+type Config map[uint32]config.Server
 
-// ParseConfig reads the text of the node state.ConfigPath. It returns the servers and the version.
+// ParseConfig reads the text of the node config.Path. It returns the servers and the version.
 func ParseConfig(text string) (Config, int64) {
 	m := Config{}
-	list, version := state.ParseConfig(text)
+	list, version := config.Parse(text)
 	for _, s := range list {
 		m[s.ID] = s
 	}
 	return m, version
 }
 
-// wholeList reads a list of all members, such as the text of state.ConfigPath.
+// wholeList reads a list of all members, such as the text of config.Path.
 func wholeList(text string) (Config, error) {
 	to := Config{}
 	for _, s := range splitList(strings.ReplaceAll(text, "\n", ",")) {
@@ -35,7 +35,7 @@ func wholeList(text string) (Config, error) {
 		case !strings.HasPrefix(key, "server."):
 			return nil, fmt.Errorf("%q is neither a server nor a version", s)
 		}
-		j, err := state.ParseServer(s)
+		j, err := config.ParseServer(s)
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +45,7 @@ func wholeList(text string) (Config, error) {
 }
 
 // collide returns an error if two servers claim the same address.
-func collide(a, b *state.Server) error {
+func collide(a, b *config.Server) error {
 	if a.ID == b.ID {
 		return nil
 	}
@@ -59,7 +59,7 @@ func collide(a, b *state.Server) error {
 
 // addresses returns the addresses at which other machines reach a server. It omits addresses that mean the
 // machine itself, such as localhost.
-func addresses(s *state.Server) (list []string) {
+func addresses(s *config.Server) (list []string) {
 	host, _, _ := net.SplitHostPort(s.Peer)
 	for _, addr := range []string{s.Peer, net.JoinHostPort(host, s.Election), s.Client} {
 		host, _, _ := net.SplitHostPort(addr)
@@ -76,7 +76,7 @@ func addresses(s *state.Server) (list []string) {
 func configOf(list []status.Member) Config {
 	now := Config{}
 	for _, m := range list {
-		now[m.ID] = state.Server{ID: m.ID, Peer: m.Peer, Voter: m.Voter}
+		now[m.ID] = config.Server{ID: m.ID, Peer: m.Peer, Voter: m.Voter}
 	}
 	return now
 }
@@ -84,7 +84,7 @@ func configOf(list []status.Member) Config {
 func (m Config) voters() int { return len(m.list(true)) }
 
 // list returns the servers, or only those that vote, in the order of ids.
-func (m Config) list(voters bool) (list []state.Server) {
+func (m Config) list(voters bool) (list []config.Server) {
 	for _, id := range m.ids(0) {
 		if m[id].Voter || !voters {
 			list = append(list, m[id])
@@ -106,11 +106,11 @@ func (m Config) ids(last uint32) []uint32 {
 // same() reports whether two configurations have the same servers in the same
 // roles.
 func (m Config) same(o Config) bool {
-	return maps.EqualFunc(m, o, func(a, b state.Server) bool { return a.Voter == b.Voter && a.Peer == b.Peer })
+	return maps.EqualFunc(m, o, func(a, b config.Server) bool { return a.Voter == b.Voter && a.Peer == b.Peer })
 }
 
 // text returns the configuration as the cluster publishes it, without its version.
-func (m Config) text() string { return state.ConfigText(m.list(false)) }
+func (m Config) text() string { return config.Text(m.list(false)) }
 
 func splitList(s string) (list []string) {
 	for part := range strings.SplitSeq(s, ",") {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 )
 
 // Wish is a client's request to change the members, in the terms of ZooKeeper's reconfig.
@@ -35,7 +35,7 @@ func goal(text string, w *Wish, least int) (from, to Config, version int64, err 
 	}
 	to, err = from.next(w)
 	switch {
-	case errors.Is(err, state.ErrNumber):
+	case errors.Is(err, config.ErrNumber):
 		return nil, nil, 0, err
 	case err != nil:
 		return nil, nil, 0, fmt.Errorf("%w: %w", ErrArgument, err)
@@ -57,12 +57,12 @@ func (m Config) next(w *Wish) (Config, error) {
 	for _, s := range splitList(w.Leaving) {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%w: leaving server %q", state.ErrNumber, s)
+			return nil, fmt.Errorf("%w: leaving server %q", config.ErrNumber, s)
 		}
-		delete(to, state.ServerID(n)) // if the server is not a member, it has left already
+		delete(to, config.ServerID(n)) // if the server is not a member, it has left already
 	}
 	for _, s := range splitList(w.Joining) {
-		j, err := state.ParseServer(s)
+		j, err := config.ParseServer(s)
 		if err != nil {
 			return nil, err
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/change"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -68,7 +68,7 @@ func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logge
 		return err
 	}
 	if !w.May {
-		return status.Errorf(status.NotAllowed, "the client may not write %s", state.ConfigPath)
+		return status.Errorf(status.NotAllowed, "the client may not write %s", config.Path)
 	}
 	t.ask(asks)
 	if err := t.safe(); err != nil {
@@ -131,8 +131,8 @@ func (t *transition) possible() error {
 		s := t.to[id]
 		is, was := t.from[id]
 		switch other, taken := at[s.Peer]; {
-		case !state.IsServerID(id):
-			return fmt.Errorf("%s: an id is a number from 0 to %d", s.Peer, state.MaxServerID)
+		case !config.IsID(id):
+			return fmt.Errorf("%s: an id is a number from 0 to %d", s.Peer, config.MaxID)
 		case s.Peer[len(s.Peer)-2:] == ":0":
 			return fmt.Errorf("server %d: port 0 cannot be reached", id)
 		case taken:
@@ -289,7 +289,7 @@ func (t *transition) rollBack() bool {
 		}
 	}
 	now = configOf(t.node.Servers())
-	maps.DeleteFunc(now, func(id uint32, s state.Server) bool {
+	maps.DeleteFunc(now, func(id uint32, s config.Server) bool {
 		_, was := t.from[id]
 		_, ours := t.added[id]
 		return !was && (!ours || s.Peer != t.to[id].Peer)
@@ -328,7 +328,7 @@ type standing struct{ there, follows bool }
 
 // standings asks several servers at the same time for their standing. A server that takes longer than
 // reachTime counts as not there.
-func standings(ctx context.Context, node Node, servers []state.Server) []standing {
+func standings(ctx context.Context, node Node, servers []config.Server) []standing {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
 	found := make([]standing, len(servers))

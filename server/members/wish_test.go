@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -48,7 +48,7 @@ func TestReconfigPlans(t *testing.T) {
 		{"leave who is not there", leaving(" 99 ,-5"), nil, "1 2 3"},
 		{"all leave", leaving("1,2,3"), ErrArgument, ""},
 		{"two leave", leaving("2,3"), ErrArgument, ""},
-		{"leave by name", leaving("h3"), state.ErrNumber, ""},
+		{"leave by name", leaving("h3"), config.ErrNumber, ""},
 		{"move", joining("server.3=h9:2888:2889;2181"), nil, "1 2 3"},
 		{"lose the vote", joining("server.3=h3:2888:2889:observer;2181"), nil, "1 2 3!"},
 		{"address taken", joining("server.4=h3:2888:3888;h4:2181"), ErrArgument, ""},
@@ -62,8 +62,8 @@ func TestReconfigPlans(t *testing.T) {
 		{"no such role", joining("server.4=h4:2888:3888:king;2181"), ErrArgument, ""},
 		{"two addresses", joining("server.4=h4:2888:3888|h5:2888:3888;2181"), ErrArgument, ""},
 		{"no port", joining("server.4=h4:a:3888;2181"), ErrArgument, ""},
-		{"no such port", joining("server.4=h4:99999:3888;2181"), state.ErrNumber, ""},
-		{"no id", joining("server.x=h4:2888:3888;2181"), state.ErrNumber, ""},
+		{"no such port", joining("server.4=h4:99999:3888;2181"), config.ErrNumber, ""},
+		{"no id", joining("server.x=h4:2888:3888;2181"), config.ErrNumber, ""},
 		{"garbage", joining("some thing"), ErrArgument, ""},
 		{"the whole list", whole(strings.ReplaceAll(threeServers, "server.2=h2", "server.4=h4")), nil, "1 3 4"},
 		{"the whole list, by commas", whole("server.1=h1:2888:2889," + four), nil, "1 4"},
@@ -121,11 +121,11 @@ func TestEveryStepLeavesAMajority(t *testing.T) {
 	if testing.Short() {
 		n, all = 4, 81
 	}
-	role := func(code, id int) (s state.Server, in bool) {
+	role := func(code, id int) (s config.Server, in bool) {
 		for range id {
 			code /= 3
 		}
-		return state.Server{ID: uint32(id + 1), Peer: fmt.Sprintf("h%d:1", id+1), Voter: code%3 == 2}, code%3 > 0
+		return config.Server{ID: uint32(id + 1), Peer: fmt.Sprintf("h%d:1", id+1), Voter: code%3 == 2}, code%3 > 0
 	}
 	tried := 0
 	for fromCode := range all {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/server/clients/options"
@@ -60,7 +61,7 @@ func newCore(t testing.TB) *core {
 	if c.srv, err = clients.New(options.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	must.OK(t, c.state.Apply(state.Founding([]state.Server{{ID: 1, Peer: "127.0.0.1:1", Voter: true}}, 1),
+	must.OK(t, c.state.Apply(state.Founding([]config.Server{{ID: 1, Peer: "127.0.0.1:1", Voter: true}}, 1),
 		c))
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c.addr = ln.Addr().String()

@@ -17,7 +17,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -149,7 +149,7 @@ func reconfigurer(t *testing.T, e *cluster.Ensemble, who string) func(asked) str
 			return err.Error()
 		}
 		lines := strings.Split(string(text), "\n")
-		_, version := state.CutConfig(string(text))
+		_, version := config.Cut(string(text))
 		// The version of a configuration counts changes, as zxids do, but in zlockd it starts at another number:
 		// docs/compatibility.md.
 		if ahead == 0 {

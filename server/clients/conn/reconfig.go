@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/options"
 	"github.com/zlockd/zlockd/server/clients/outbox"
@@ -53,7 +54,7 @@ func (c *Conn) reconfig(xid int32, body []byte) bool {
 	if code == jute.OK {
 		c.replica.View(func(st *state.State) {
 			zxid = st.Zxid()
-			record, code = st.Tree().AppendData(nil, acl.Super, state.ConfigPath)
+			record, code = st.Tree().AppendData(nil, acl.Super, config.Path)
 		})
 	}
 	return c.reply(xid, jute.OpReconfig, zxid, code, record)
@@ -61,7 +62,7 @@ func (c *Conn) reconfig(xid int32, body []byte) bool {
 
 func (c *Conn) mayReconfigure() (may bool) {
 	c.replica.View(func(st *state.State) {
-		info, ok := st.Tree().Get(state.ConfigPath)
+		info, ok := st.Tree().Get(config.Path)
 		may = ok && acl.New(info.ACL).Allows(*c.proof.IDs.Load(), jute.PermWrite)
 	})
 	return may

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 )
 
 // compare compares the servers with each other and with the members that they list. It returns problems and
@@ -62,12 +62,12 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 
 // clientAddrs reads the members' addresses for clients from the data of /zookeeper/config. It returns none if
 // a member lacks such an address.
-func clientAddrs(config string) (list []string) {
-	for line := range strings.Lines(config) {
+func clientAddrs(data string) (list []string) {
+	for line := range strings.Lines(data) {
 		if !strings.HasPrefix(line, "server.") {
 			continue
 		}
-		member, err := state.ParseServer(strings.TrimSpace(line))
+		member, err := config.ParseServer(strings.TrimSpace(line))
 		host, port, none := net.SplitHostPort(member.Client)
 		if err != nil || none != nil {
 			return nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/offline"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 )
 
 // `told` is how many omitted nodes a command lists by name.
@@ -56,8 +56,8 @@ their timeout after its start.`,
 }
 
 func checkID(id uint32) error {
-	if id < 1 || id > state.MaxServerID {
-		return cli.Usagef("--id %d is not a number from 1 to %d", id, state.MaxServerID)
+	if id < 1 || id > config.MaxID {
+		return cli.Usagef("--id %d is not a number from 1 to %d", id, config.MaxID)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
@@ -163,7 +163,7 @@ func (z *zoo) cluster() {
 			return
 		}
 	}
-	z.s.PeerWords = map[uint32]state.Server{}
+	z.s.PeerWords = map[uint32]config.Server{}
 	for _, sv := range z.servers {
 		z.s.PeerWords[sv.ID] = sv
 		if sv.ID != z.s.ID {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
@@ -110,7 +110,7 @@ func serverLine(z *zoo, key, value string) error {
 	if err != nil {
 		return err
 	}
-	sv, err := state.ParseAddresses(id, value)
+	sv, err := config.ParseAddresses(id, value)
 	if err != nil {
 		return err
 	}

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 )
 
 // maxID is the largest id of a server.
-const maxID = state.MaxServerID
+const maxID = config.MaxID
 
 // peersFlag is --peers: the addresses, and which servers have no vote.
 type peersFlag struct {
@@ -88,7 +88,7 @@ func ids(peers map[uint32]string) []uint32 { return slices.Sorted(maps.Keys(peer
 
 func parseID(s string) (uint32, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 32)
-	if err != nil || !state.IsServerID(uint32(n)) {
+	if err != nil || !config.IsID(uint32(n)) {
 		return 0, fmt.Errorf("id %q is not a number from 1 to %d", s, maxID)
 	}
 	return uint32(n), nil
@@ -97,7 +97,7 @@ func parseID(s string) (uint32, error) {
 // zooID reads an id from ZooKeeper's files, which allow 0.
 func zooID(s string) (uint32, error) {
 	if strings.TrimSpace(s) == "0" {
-		return state.ZeroID, nil
+		return config.ZeroID, nil
 	}
 	return parseID(s)
 }

@@ -5,8 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/state/config"
 )
 
 // zoo maps one zoo.cfg to settings.
@@ -16,7 +15,7 @@ type zoo struct {
 	given   map[string]bool   // flags of the command line
 	seen    map[string]string // every key of the file, without a prefix
 	raw     map[string]bool   // every key with its prefix, as in the file
-	servers []state.Server
+	servers []config.Server
 }
 
 // bare() returns a key without the prefix that makes it a Java system property.
