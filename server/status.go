@@ -124,7 +124,7 @@ func (i *Instance) clusterStatus(s *report.Status, node *raftfsm.Node, need repo
 		s.Notices = append(s.Notices, "requests that need more room are refused: "+s.Full)
 	}
 	if s.LayoutWaits != "" {
-		s.Notices = append(s.Notices, "--one-layout waits: "+s.LayoutWaits)
+		s.Notices = append(s.Notices, "--one-layout has no effect yet: "+s.LayoutWaits)
 	}
 	if need&report.NeedDirs != 0 {
 		s.DataDirSize, s.LogDirSize = node.DiskBytes()

@@ -3,6 +3,7 @@ package tickets_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -69,4 +70,32 @@ func TestUnknownOutcomesAreAudited(t *testing.T) {
 	step("give again", false, http.StatusGone, "", give)
 	step("draw, lost", true, http.StatusServiceUnavailable, "draw /r invoked", draw)
 	step("draw again", false, http.StatusOK, "", draw)
+}
+
+// Each request with a token that no identity has is a line of the audit log, even if the caller does not wait
+// for the delayed answer. A request without a token is no login.
+func TestWrongTokensAreAudited(t *testing.T) {
+	var lines []string
+	s := tickets.New(tickets.Options{ID: 1, Max: time.Hour, Now: time.Now, Tokens: &tickets.Tokens{},
+		Audit: func(operation string, ids []jute.ID, ip, path, result string) {
+			lines = append(lines, operation+" "+ids[0].ID+" "+ip+" "+path+" "+result)
+		}})
+	ask := func(header string, code int, want ...string) {
+		t.Helper()
+		lines = nil
+		left, cancel := context.WithCancel(t.Context())
+		cancel()
+		r := httptest.NewRequestWithContext(left, http.MethodPost, "/v1/locks/a", http.NoBody)
+		r.RemoteAddr = "192.0.2.7:99"
+		if header != "" {
+			r.Header.Set("Authorization", header)
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		expect.Equal(t, w.Code, code, "%q: code", header)
+		expect.List(t, lines, want, "%q: lines", header)
+	}
+	ask("Bearer wrong", http.StatusUnauthorized, "login 192.0.2.7 192.0.2.7  failure")
+	ask("Basic eDp5", http.StatusUnauthorized, "login 192.0.2.7 192.0.2.7  failure")
+	ask("", http.StatusUnauthorized)
 }

@@ -157,6 +157,9 @@ func (s *Server) identify(r *http.Request, host string, tokens *Tokens) (Identit
 			i, known = tokens.by[sha256.Sum256([]byte(strings.TrimSpace(token)))]
 		}
 		if !known {
+			if s.o.Audit != nil { // before the delay, which the caller can end
+				s.o.Audit("login", ids, host, "", resultFailed)
+			}
 			s.failed(r.Context(), host)
 			return i, fail(http.StatusUnauthorized, "unauthorized", "no identity has this token")
 		}

@@ -37,8 +37,8 @@ type Options struct {
 	Tokens  *Tokens       // nil: callers need a certificate or, if the port has no TLS, no proof at all
 	TLS     bool          // the port has TLS
 	Now     func() time.Time
-	// Audit, unless nil, is called for each ticket that is opened or given back, and for draws. `result` is one
-	// of the audit log's results.
+	// Audit, unless nil, is called for each ticket that is opened or given back, for draws, and for each token
+	// that no identity has. `result` is one of the audit log's results.
 	Audit func(operation string, ids []jute.ID, ip, path, result string)
 	// KnownHost reports whether `host` is a name of this server.
 	KnownHost func(host string) bool
