@@ -125,8 +125,8 @@ func TestWordsDescribeTheServerTheyMean(t *testing.T) {
 }
 
 func TestNumbersOfPorts(t *testing.T) {
-	for text, want := range map[string]bool{"1": true, "65535": true, "0": false, "65536": false, "-1": false, "": false,
-		"x": false, "2181": true, " 1": false} {
+	for text, want := range map[string]bool{"1": true, "65535": true, "0": false, "65536": false, "-1": false,
+		"": false, "x": false, "2181": true, " 1": false} {
 		expect.Equal(t, IsPort(text), want, "%q", text)
 	}
 	for id, want := range map[uint32]bool{0: false, 1: true, MaxID: true, ZeroID: true, ZeroID + 1: false} {
