@@ -29,4 +29,5 @@ refuse '\bno more is\b' 'no longer is'
 refuse '\b([Nn]o|[Ss]ome|[Ee]very|[Aa]ny)body\b' 'the server, the client, the session'
 refuse '\b[Ww]hoever\b' 'the server, the client, the session'
 refuse '\b(bytes|log|logs|entry|entries|right|goes on|comes) behind (it|them|the (end|snapshot|last|header))\b' 'after'
+refuse '\b[Bb]ehind (a (gap|snapshot|block|batch|write that)|an entry|the (end|older one|snapshot|header)\b)' 'after'
 exit $status
