@@ -126,6 +126,14 @@ func TestCommandsOfThePagesWork(t *testing.T) {
 				if out, err := run("../..", "make -n "+rest); err != nil {
 					t.Errorf("%s: %s: %v\n%s", name, command, err, out)
 				}
+			case command == "go install ./cmd/...":
+				if out, err := run("../..", command, "GOBIN="+dir); err != nil {
+					t.Errorf("%s: %s: %v\n%s", name, command, err, out)
+				}
+				for _, program := range []string{"zlock", "zlockd"} {
+					_, err := os.Stat(filepath.Join(dir, program))
+					expect.OK(t, err, "%s: %s", name, command)
+				}
 			case command == "zlockd --client-addr 2181 --id 3": // also check its output
 				out, err := run(dir, command, "ZLOCKD_ADMIN_ADDR=off")
 				expect.Fails(t, err, "%s", name)

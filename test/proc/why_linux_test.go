@@ -1,0 +1,82 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// The commands of docs/why.md show what the page says. A program that a busy machine starts late can miss its
+// second, so that a block is tried again.
+func TestCommandsThatShowWhyLocksFail(t *testing.T) {
+	t.Parallel()
+	page := string(must.Get(os.ReadFile("../../docs/why.md"))(t))
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(page, -1)
+	says := []func(out string) error{
+		matches(`(?s)\n\* +W .*\n1 +W .*\nnext\n`),
+		func(out string) error {
+			if before, after, found := strings.Cut(out, "next\n"); !found || !strings.Contains(before, "works") ||
+				strings.Contains(after, "works") {
+				return errors.New("the paused holder's COMMAND worked after the next holder's began")
+			}
+			return nil
+		},
+		matches(`(?s)\nPATH +/jobs/nightly .*\n\* +W `),
+	}
+	must.Equal(t, len(blocks), len(says), "number of blocks")
+	for i, says := range says {
+		err := follow(t, blocks[i][1], says)
+		for try := 1; err != nil && try < 4; try++ {
+			t.Log(err)
+			err = follow(t, blocks[i][1], says)
+		}
+		expect.OK(t, err, "block %d", i+1)
+	}
+}
+
+func matches(pattern string) func(out string) error {
+	return func(out string) error {
+		if !regexp.MustCompile(pattern).MatchString("\n" + out) {
+			return fmt.Errorf("it does not say %s", pattern)
+		}
+		return nil
+	}
+}
+
+// follow runs a block of commands in a new directory, with a port of its own, and ends all that it started.
+func follow(t *testing.T, block string, says func(out string) error) error {
+	t.Helper()
+	addr := must.Get(cluster.FreePorts(1))(t)[0]
+	dir := t.TempDir()
+	out := must.Get(os.Create(filepath.Join(dir, "out")))(t)
+	defer out.Close()
+	cmd := exec.Command("sh", "-c", block)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(cluster.Zlock(t))+":"+filepath.Dir(cluster.Build(t))+":"+
+		os.Getenv("PATH"), "NO_COLOR=1", "ZLOCKD_CLIENT_ADDR="+addr, "ZLOCKD_ADMIN_ADDR=off", "ZLOCK_SERVERS="+addr)
+	must.OK(t, cmd.Start())
+	timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	err := cmd.Wait()
+	timer.Stop()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	text := string(must.Get(os.ReadFile(out.Name()))(t))
+	if err == nil {
+		err = says(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%s%w\n%s", block, err, text)
+	}
+	return nil
+}
