@@ -22,8 +22,8 @@ type Client struct {
 	locks    options // default options of the client's locks
 	events   func(Event)
 	notifier notifier
-	keeper   *session.Keeper // keeper of the client's sessions
-	take     *take.Client    // what all calls of the client for locks share
+	keeper   *session.Keeper // the client's sessions, one after another
+	take     *take.Client    // what all requests for locks share
 }
 
 // Dial connects to one of the servers, given as "h1:2181,h2:2181/chroot", and waits until the session is
@@ -46,7 +46,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	if err := c.keeper.Begin(cancel); err != nil {
 		return nil, hold.PublicErr(ctx, err)
 	}
-	go c.notifier.run(c.keeper.Done()) // Close does not wait for run(): the event function may call Close
+	go c.notifier.run(c.keeper.Done()) // Close does not wait for it: the event function may call Close
 	if err := c.keeper.Greet(ctx); err != nil {
 		if errors.Is(context.Cause(ctx), zk.ErrAuthFailed) {
 			err = hold.PublicErr(ctx, err)
@@ -59,7 +59,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 // newClient returns a client that has no keeper yet.
 func newClient(o options) *Client {
 	c := &Client{events: o.events, locks: o, notifier: notifier{calls: make(chan notice, maxEvents)}}
-	c.locks.events = nil // c.events is called as well as a lock's own function
+	c.locks.events = nil // c.events has the client's function; a lock's options name only further ones
 	c.locks.Moved = func(from, to session.State) {
 		c.notifier.add(Event{Kind: EventState, From: State(from), To: State(to)}, c.events)
 	}
@@ -148,8 +148,8 @@ func (c *Client) State() State { return State(c.keeper.State()) }
 // Servers returns the addresses given to Dial.
 func (c *Client) Servers() []string { return c.keeper.Servers() }
 
-// steadily() runs f in a confirmed session. It runs f again after lost replies and lost sessions, so f must
-// be safe to repeat. Each error that it returns contains `path`.
+// steadily() runs f in a session that a heartbeat has confirmed. It runs f again after lost replies and lost
+// sessions, so f must be safe to repeat. Each error that it returns contains `path`.
 func (c *Client) steadily(ctx context.Context, path string, f func(*session.Epoch) error) error {
 	if err := checkPath(path); err != nil {
 		return hold.ErrorAt(path, err)

@@ -16,7 +16,7 @@ import (
 // Election chooses a leader among the candidates on a path. The candidate that campaigned first leads until
 // it resigns or its session ends. Each candidate has a value that every client can see, such as its address.
 //
-// Such a leader has nothing to do with the leader of the servers.
+// The leader of an election has nothing to do with the leader of the servers.
 type Election struct {
 	c    *Client
 	path string
@@ -85,7 +85,7 @@ func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	return s.leader, err
 }
 
-// sight is the result of one look at an election.
+// sight is what look() has found: the leader, and the watch that tells of a change.
 type sight struct {
 	leader Leader
 	mzxid  int64
@@ -115,7 +115,8 @@ func (el *Election) look(ctx context.Context, e *session.Epoch) (sight, error) {
 			if watch {
 				return sight{w: w}, nil
 			}
-			watch = true // this watch fires for every candidate, so set it only if there is no candidate
+			// There is no candidate, so watch the directory. With candidates this watch would fire for each of them.
+			watch = true
 			continue
 		}
 		first, w, err := e.Conn().GetW(ctx, recipe.Join(el.path, queue[0].Name))
@@ -148,7 +149,7 @@ func (el *Election) Observe(ctx context.Context) <-chan Leader {
 }
 
 func (el *Election) observe(ctx context.Context, out chan Leader) {
-	var last *sight // the last sight that was sent
+	var last *sight // the leader that was sent last
 	refused := ""   // the last refusal that was sent
 	tell := func(l Leader) {
 		select {
@@ -185,8 +186,8 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 			continue
 		}
 		n = 0
-		// Within a session the server never shows an older state, and a new session begins with a sync. So a
-		// leader that differs from the last one is newer.
+		// A leader that differs from the last one is newer. Within a session the server never goes back to an older
+		// state, and each new session begins with a sync.
 		if last == nil || s.leader.Token != last.leader.Token || s.mzxid != last.mzxid {
 			last, refused = &s, ""
 			tell(s.leader)

@@ -9,7 +9,7 @@ import (
 
 // Errors of this package. Compare them with errors.Is, because most errors carry more text.
 var (
-	// ErrNotAcquired says that a try could get the lock only by waiting.
+	// ErrNotAcquired says that a call did not get the lock and may not wait for it, or no longer.
 	ErrNotAcquired = hold.ErrNotAcquired
 	// ErrLost says that a lease ended before it was unlocked. errors.As finds
 	// the *LostError with the reason.
@@ -24,7 +24,7 @@ var (
 	// ErrUpgradeConflict says that another reader is already upgrading: one of the two readers must give up its
 	// read lock.
 	ErrUpgradeConflict = hold.ErrUpgradeConflict
-	// ErrUnsupported says that the layout or the server cannot do this.
+	// ErrUnsupported says that the layout of the lock, or the server, does not support the call.
 	ErrUnsupported = hold.ErrUnsupported
 	// ErrMixedLayout says that the directory would have contenders that cannot see each other.
 	ErrMixedLayout = recipe.ErrMixedLayout
@@ -35,9 +35,9 @@ var (
 	// ErrNoSlots says that a lease's permits have no unique numbers, because other holders use permits
 	// without numbers. See [Lease.Slots].
 	ErrNoSlots = take.ErrNoSlots
-	// ErrSequenceExhausted says that the directory's numbers wrap soon, or have wrapped, while some
-	// contenders cannot order them. Wait until the directory is empty and remove it: then numbering starts
-	// again at 0.
+	// ErrSequenceExhausted says that the sequence numbers in the lock's directory wrap soon, or have wrapped,
+	// and that some contenders cannot order wrapped numbers. Wait until the directory is empty and remove it:
+	// then numbering starts again at 0.
 	ErrSequenceExhausted = recipe.ErrSequenceExhausted
 	// ErrNoAuth says that an access control list forbids the request.
 	ErrNoAuth = hold.ErrNoAuth

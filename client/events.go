@@ -17,8 +17,8 @@ const (
 	EventState EventKind = iota + 1
 	// EventQueued: a contender has its place in the queue.
 	EventQueued
-	// EventWaiting: a contender has looked at its queue and must wait. A try does not wait: it is refused.
-	// Place, Of and Holder give the contender's place.
+	// EventWaiting: a contender has looked at its queue and must wait. A contender that may not wait is refused
+	// instead. Place, Of and Holder give the contender's place.
 	EventWaiting
 	// EventGranted: a lock was granted. Waited is the time since the call.
 	EventGranted
@@ -33,7 +33,7 @@ const (
 	// be removed, and nodes whose creation or release is under way, for example after [Lease.Release].
 	EventLeftBehind
 	// EventPermits: the number of permits stored in the semaphore (Permits) differs from the program's number
-	// (Wanted). The stored number counts. Each Semaphore reports this once.
+	// (Wanted). The stored number is the valid one. Each Semaphore reports this once.
 	EventPermits
 )
 
@@ -49,8 +49,8 @@ func (k EventKind) String() string {
 	return "event " + strconv.Itoa(int(k))
 }
 
-// Event describes what happened to the session or to one contender; see [WithEvents]. A field that the kind's
-// comment does not mention is set only if its value is known.
+// Event describes what happened to the session or to one contender; see [WithEvents]. The comment of each
+// kind names its fields. Every other field is set only if its value is known.
 type Event struct {
 	Kind EventKind
 

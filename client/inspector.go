@@ -94,16 +94,16 @@ func target(path, node string) string { return (&recipe.Lock{Path: path}).Target
 
 // Break removes a contender's node. The argument `node` is relative to the lock's path. The token must be the
 // czxid of the node, so that Break removes exactly the hold that the caller looked at. The protocol leaves
-// two gaps. Between its look and the removal, Break does not notice if the directory is removed and made
-// again. And if the client lacks the permission CREATE on the directory, Break compares only the node's
-// version. The contender loses the lock with reason Removed.
+// two gaps in this check. Break does not notice if the directory was removed and made again after Break had
+// read the node. And if the client lacks the permission CREATE on the directory, Break compares only the
+// node's version. The contender loses the lock with reason Removed.
 func (i *Inspector) Break(ctx context.Context, path, node string, token fence.Token) error {
 	return i.breakNode(ctx, path, node, token, func(zk.Node) error { return nil })
 }
 
-// BreakExpired removes a holder's node. It does so only if the holder has noted in the node that its maximum
-// hold is over (see [WithMaxHold]) while its program still runs (see [WithLinger]). Otherwise BreakExpired
-// returns ErrNotAcquired.
+// BreakExpired removes a holder's node if a note in the node says that the maximum hold is over (see
+// [WithMaxHold]). A holder writes the note only if it has [WithLinger] and its program still runs. Without
+// the note BreakExpired returns ErrNotAcquired.
 func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
 	return i.breakNode(ctx, path, node, token, func(n zk.Node) error {
 		if o, _ := recipe.ParseOwner(n.Data); !o.Over {
@@ -121,8 +121,8 @@ func (i *Inspector) breakNode(
 }
 
 // Revoke asks the contender that owns one node of a lock to leave. A holder gets the request by
-// [Lease.Asked]. A holder that took the lock with [WithRevocable] also loses the lock after the grace given
-// there. A waiter leaves the queue. The argument `node` is the node's path relative to the lock's path, as in
+// [Lease.Asked]. A holder that took the lock with [WithRevocable] also loses the lock when its grace is over.
+// A waiter leaves the queue. The argument `node` is the node's path relative to the lock's path, as in
 // [recipe.Entry]. Revoke needs WRITE on the node.
 func (i *Inspector) Revoke(ctx context.Context, path, node string, r recipe.Revocation) error {
 	target := target(path, node)

@@ -57,8 +57,9 @@ func (s *Semaphore) Request(n int, opts ...Option) Request {
 // The time of [WithMaxHold] counts from the moment when all locks are granted. If several locks have such a
 // limit, the shortest counts for the set.
 //
-// A set of one lock is that lock. A larger set has one lease. The lease is lost when one of its locks is
-// lost. Each lock has a token of its own (see [Lease.Sequencers]); the set has no token.
+// For a single lock, All does what a call of that lock does. Several locks have one lease. The lease is lost
+// when one of its locks is lost. Each lock has a token of its own (see [Lease.Sequencers]); the set has no
+// token.
 func (c *Client) All(ctx context.Context, reqs ...Request) (*Lease, error) {
 	return c.all(ctx, false, reqs)
 }

@@ -18,7 +18,7 @@ import (
 
 var _ tickets.Node = (*raftfsm.Node)(nil)
 
-// ticketConns is how many connections the port for tickets may have at a time; each wait needs a connection.
+// ticketConns bounds the connections to the port for tickets. Each waiting request has one connection.
 const ticketConns = tickets.MaxWaits + 512
 
 // openTickets makes the ticket server, if there is a port for tickets.
@@ -48,7 +48,7 @@ func (i *Instance) openTickets() error {
 	return nil
 }
 
-// leaderTime returns the time by which the cluster decides about tickets, as far as this server knows.
+// leaderTime returns the leader's clock, by which tickets end, as far as this server knows it.
 func (i *Instance) leaderTime() time.Time {
 	if node := i.node.Load(); node != nil {
 		return node.LeaderTime()
@@ -70,7 +70,8 @@ func (i *Instance) SetTicketTokens(t *tickets.Tokens) {
 	}
 }
 
-// observer() returns the observer of the state.
+// observer() returns what learns of each change of the state: the client ports, and the tickets if there are
+// any.
 func (i *Instance) observer() raftfsm.Observer {
 	if i.tickets == nil {
 		return i.Clients
@@ -78,8 +79,8 @@ func (i *Instance) observer() raftfsm.Observer {
 	return &withTickets{i.Clients, i.tickets}
 }
 
-// withTickets is the observer of a server that serves tickets. Without tickets the connections observe the
-// node directly.
+// withTickets passes each change of the state to the client ports and to the tickets. A server without
+// tickets does not use it.
 type withTickets struct {
 	*clients.Server
 	tickets *tickets.Server
@@ -145,8 +146,8 @@ func (i *Instance) ticketStatus(s *report.Status, node *raftfsm.Node, metrics bo
 		float64(refused))
 }
 
-// TicketDraws returns two counts of the port for tickets: the draws from rates that it granted, and the draws
-// that it refused because none was free.
+// TicketDraws returns how many draws from rates the port for tickets has granted, and how many requests for a
+// draw it has refused because the rate was used up.
 func (i *Instance) TicketDraws() (granted, refused int64) {
 	if i.tickets == nil {
 		return 0, 0

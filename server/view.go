@@ -26,7 +26,7 @@ func (i *Instance) openView(pages map[string]http.Handler) {
 	maps.Copy(pages, i.view.Pages())
 }
 
-// viewSource adapts the instance for the lock view.
+// viewSource gives the lock view access to this server.
 type viewSource struct {
 	*Instance
 	*clients.Server
@@ -62,7 +62,7 @@ func (s viewSource) Do(ctx context.Context, r state.Request) (state.Outcome, err
 	}
 	d := make(done, 1)
 	failed := make(chan error, 1)
-	go func() { // Propose may block while too many requests wait
+	go func() { // Propose may block, and the caller must not wait longer than ctx
 		if err := node.Propose(r, d); err != nil {
 			failed <- err
 		}

@@ -110,7 +110,7 @@ func (s *FileStore) known(res string, t Token) bool {
 }
 
 // exclude() blocks every other Gate.Do of the resource on this machine, except that readers do not block each
-// other. Raise uses another lock, because Raise runs while this lock is held.
+// other. Raise locks another file, because Do calls Raise while this file is locked.
 func (s *FileStore) exclude(ctx context.Context, res string, m Mode) (unlock func(), waited bool, err error) {
 	return s.lock(ctx, s.file(res, ".do"), m == Shared)
 }

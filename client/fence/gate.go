@@ -81,7 +81,7 @@ func stale(resource string, m Mode, t Token) error {
 // ctx of the later hold's call ends first, that call returns the context's error; the gate still refuses the
 // earlier holds.
 //
-// With a [FileStore], all this is also true between the gates of the machine that use its directory, with two
+// With a [FileStore], all gates on the machine that use the same directory act like one gate, with two
 // differences. A later hold waits for the f of another process, but does not cancel it. The calls of one
 // exclusive hold run one after another. f must not call Do.
 func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
@@ -179,7 +179,7 @@ type busy struct {
 	users int // how many calls are inside Do; guarded by Gate.mu
 
 	mu    sync.Mutex
-	since Token // the highest exclusive token of these calls
+	since Token // the highest exclusive token in any call inside Do
 	runs  map[*run]struct{}
 }
 

@@ -112,8 +112,9 @@ func Number(name string) (seq int32, ok bool) {
 	return d.Seq, d.Numbed
 }
 
-// cutSeq cuts the number off a sequential name: ten characters, or eleven for a number below zero. A minus
-// before ten digits is a sign only after another separator, because the dash of "lock-" is not a sign.
+// cutSeq cuts the number off a sequential name: ten characters, or eleven for a number below zero. A dash
+// before ten digits is a minus sign only if another separator precedes it. The dash in "lock-0000000001" is
+// no sign.
 func cutSeq(s string) (head string, seq int32, ok bool) {
 	if n := len(s); n > 12 && s[n-11] == '-' && (s[n-12] == '-' || s[n-12] == '_') {
 		if seq, ok = ParseSeq(s[n-11:]); ok {

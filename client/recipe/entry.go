@@ -57,13 +57,13 @@ type Entry struct {
 	Any       bool     `json:"any,omitempty"`
 	// Watch says that only a watch of the contender is known. The contender may wait, or only observe.
 	Watch bool `json:"watch,omitempty"`
-	// Tell sets Owner and Data: the record in the node, and the beginning of its other data.
+	// The method Tell sets Owner to the record in the node, and Data to the beginning of the node's other data.
 	Owner  *Owner `json:"owner,omitempty"`
 	Data   string `json:"data,omitempty"`
 	Hidden bool   `json:"hidden,omitempty"` // the caller may not read the node
 
 	Version int32  `json:"-"` // version of the node
-	Place   string `json:"-"` // the contender's node in the queue, for which other contenders also wait
+	Place   string `json:"-"` // the contender's queue node, if Node is a hold node; others wait for it too
 	raw     string // the node's data
 }
 
@@ -85,8 +85,8 @@ func NewEntry(n *Node, d *Description) Entry {
 // shownData bounds how many bytes of a node's data the method Tell shows.
 const shownData = 200
 
-// Tell fills in Owner and Data. Callers call it only for entries that they show, because to decode every
-// record would be most of the work of a look at all locks.
+// Tell fills in Owner and Data. Callers call it only for entries that they show, because decoding every
+// record would be most of the work when all locks are read.
 func (e *Entry) Tell() {
 	data := e.raw
 	if o, ok := e.Record(); ok {

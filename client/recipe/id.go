@@ -35,7 +35,8 @@ func isUUID(s string) bool {
 		isHex(s[:8]) && isHex(s[9:13]) && isHex(s[14:18]) && isHex(s[19:23]) && isHex(s[24:])
 }
 
-// isSelfUUID reports whether s, of 36 bytes or more, has the dashes, version 8 and its variant.
+// isSelfUUID reports whether s, of 36 bytes or more, begins like a UUID of version 8: it checks the dashes,
+// the version and the variant.
 func isSelfUUID(s string) bool {
 	v := s[19]
 	return s[14] == '8' && (v == '8' || v == '9' || v == 'a' || v == 'b') && s[8] == '-' && s[13] == '-' &&

@@ -2,9 +2,9 @@ package recipe
 
 import "strings"
 
-// Kin is a class of contenders, which follows from a contender's name alone. It determines which contenders
-// of the directory the contender's program sees. Contenders of one kin exclude each other according to their
-// roles.
+// Kin is a class of contenders. A contender's kin follows from its name alone. It says which other contenders
+// in the directory the program of this contender looks at. Contenders of one kin exclude each other according
+// to their roles.
 //
 // With --one-layout, every server decides by kin which creations to refuse, while it applies the log. So a
 // later release that changes the kin of a name, or which kins a kin sees, needs new rules of Apply; see
@@ -92,7 +92,7 @@ func (k Kin) Blind() KinSet {
 	switch k {
 	case KinNone, kinPermit:
 		return 0
-	case kinLock, kinRW, kinLatch: // package client looks at all three
+	case kinLock, kinRW, kinLatch: // package client looks at the nodes of all three kins
 		return Queues &^ (ours | 1<<(k-kinLock+kinOtherLock))
 	case kinOtherLock, kinOtherRW, kinOtherLatch:
 		return Queues &^ (1<<k | 1<<(k-kinOtherLock+kinLock))

@@ -77,7 +77,7 @@ const (
 	RoleRead               // shared
 	RoleLease              // a permit of a semaphore
 	RoleLatch              // Curator's LeaderLatch; exclusive
-	RoleMember             // kazoo's party, which has no turns
+	RoleMember             // kazoo's party; its members do not take turns
 )
 
 // Exclusive reports whether a contender in the role holds the lock alone.

@@ -144,11 +144,11 @@ func MakerOf(head string) Maker {
 		rest = strings.TrimSuffix(rest, "-")
 		switch {
 		case len(rest) >= 36 && isSelfUUID(rest) && (len(rest) == 36 || isSlot(rest[36:])):
-			return MakerSelf // isSelfUUID checks only two digits: version and variant
+			return MakerSelf // version 8 shows it: Curator's ids have version 4
 		case len(rest) == 36 && isUUID(rest):
 			return MakerCurator
 		case len(rest) == 32 && isHex(rest):
-			return MakerGo // an id of random bits may look like any version
+			return MakerGo // go-zookeeper's ids are random bits, without a version
 		}
 		return MakerUnknown
 	}

@@ -28,7 +28,7 @@ type Owner struct {
 	Grace   string `json:"grace,omitempty"`
 	// A holder sets Over when its maximum hold is over while its node still exists.
 	Over bool `json:"over,omitempty"`
-	// Limit is the number of permits that a waiting ticket names, in case none is stored.
+	// Limit is the number of permits that a waiter's program gives the semaphore if none is stored.
 	Limit int `json:"limit,omitempty"`
 	// Release 0.1.0 wrote Breakable (others may break the lock) and Held (the lock was granted, at the node's
 	// mtime).
@@ -116,7 +116,7 @@ func Mistakable(value []byte) bool {
 }
 
 // ValueOf returns a node's value, such as a leader's, without the owner record after it. The result `asked`
-// says whether the data have a mark, instead of a record, that asks the contender to leave.
+// says whether the data end in a request to leave instead of a record.
 func ValueOf(data []byte) (value []byte, asked bool) {
 	if at := recordAt(data); at > 0 {
 		if _, ok := ParseOwner(data); ok {

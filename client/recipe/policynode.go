@@ -75,7 +75,7 @@ func (n PolicyNode) Name(numbered bool) string {
 	return name
 }
 
-// ParsePolicyNode reads the name of a node of this layout.
+// ParsePolicyNode reads the name of a node of a lock with a policy.
 func ParsePolicyNode(name string) (PolicyNode, bool) {
 	const idEnds = len("q-") + 36
 	if len(name) < idEnds {
@@ -99,7 +99,7 @@ func ParsePolicyNode(name string) (PolicyNode, bool) {
 
 // IsPolicyNode reports whether a name belongs to a node of a lock with a policy.
 func IsPolicyNode(name string) bool {
-	if len(name) < 2 || name[1] != '-' { // nearly all names
+	if len(name) < 2 || name[1] != '-' { // a quick answer for nearly all names
 		return false
 	}
 	_, ok := ParsePolicyNode(name)
@@ -107,7 +107,7 @@ func IsPolicyNode(name string) bool {
 }
 
 // ParsePolicyNodes parses the names of a directory's children. It fails on a contender of another layout,
-// which would not see nodes of this layout.
+// because that contender would not see the nodes of a lock with a policy.
 func ParsePolicyNodes(names []string) ([]PolicyNode, error) {
 	nodes := make([]PolicyNode, 0, len(names))
 	for _, name := range names {

@@ -64,7 +64,7 @@ type Queue struct {
 	Lock
 	Holders      []Entry `json:"holders"`
 	Waiters      []Entry `json:"waiters"`      // in the order in which they will get the lock
-	Participants []Entry `json:"participants"` // contenders that only take part, or whose roles are unknown
+	Participants []Entry `json:"participants"` // contenders that wait for no turn, or whose roles are unknown
 	// Others are some of the children that are not contenders.
 	Others []string `json:"others,omitempty"`
 	// Unlisted says that some clients may not list the contenders; see Dir of package turns.

@@ -24,7 +24,7 @@ type call struct {
 	path   string // path as the caller named it
 	frame  []byte // the whole frame; the xid is filled in when it is sent
 	xid    int32  // 0: the call gets a new xid each time it is sent
-	inner  bool   // made by the Conn itself, for one connection
+	inner  bool   // the Conn made this request itself; on another connection it is useless
 	repeat bool   // the request may run twice, so it is sent again after a connection is lost
 	keep   bool   // parse keeps the memory of the answer: no later answer may use it
 	absent bool   // NoNode counts as an answer, not as an error
@@ -45,7 +45,7 @@ type call struct {
 	// Conn.mu guards the fields below.
 	stage stage
 	left  bool // the caller no longer waits for the call
-	tries int  // how often the request has failed between two servers
+	tries int  // how often the call failed on the way from its server to another; each pause is longer
 }
 
 // begin() begins the frame of a call: the length, the xid and the operation. The caller appends the rest.
@@ -76,8 +76,8 @@ func (r *call) finish(err error) {
 	close(r.done)
 }
 
-// submit() sends calls one after the other, or queues them until there is a connection. If `soon` is true,
-// the calls may wait a moment for other calls.
+// submit() sends calls one after the other, or queues them until there is a connection. If `soon` is true, it
+// may send the calls a moment later, together with calls that follow.
 func (c *Conn) submit(soon bool, calls ...*call) {
 	c.mu.Lock()
 	for _, r := range calls {
@@ -149,7 +149,7 @@ func (c *Conn) leave(ctx context.Context, r *call) error {
 func (c *Conn) AddAuth(ctx context.Context, a Auth) error {
 	r := &Reply[struct{}]{call: *authCall(a), c: c}
 	if err := c.fits(&r.call); err != nil {
-		return err // a server would close every later connection, because each presents all identities
+		return err // do not keep it: every later connection would present it, and be closed by the server
 	}
 	c.mu.Lock()
 	c.auth = append(c.auth, a)
@@ -165,7 +165,7 @@ func authCall(a Auth) *call {
 	r := &call{}
 	b := r.begin(jute.OpAuth, a.Scheme, len(a.Scheme)+len(a.Secret)+12)
 	b = jute.AppendString(jute.AppendInt(b, 0), a.Scheme)
-	r.end(jute.AppendString(b, string(a.Secret))) // the secret is never null
+	r.end(jute.AppendString(b, string(a.Secret))) // an empty secret is sent as empty bytes, not as null
 	r.xid, r.repeat = jute.XidAuth, true
 	return r
 }

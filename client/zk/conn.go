@@ -60,11 +60,11 @@ type Conn struct {
 	closing  bool  // Close was called: the Conn refuses new calls
 	link     *link // the link that carries the session now; nil: there is no connection
 	server   string
-	asked    string // the server of the newest handshake, until a link carries the session
+	asked    string // the server that the last handshake went to; empty while a link carries the session
 	sid      int64
 	password []byte
 	timeout  time.Duration
-	lost     time.Time // when the last connection that carried the session ended, or a later handshake succeeded
+	lost     time.Time // when a server last confirmed the session: at a handshake, or until its connection ended
 	auth     []Auth    // the identities that every connection presents
 	xid      int32
 	zxid     int64   // the highest zxid in an answer so far
@@ -181,10 +181,10 @@ func (c *Conn) Reconnect() {
 	}
 }
 
-// Close ends the session, after all requests that were made before, and so removes its ephemeral nodes. It
-// waits until the server confirms the end or ctx ends. If there is no connection, it does not wait; the
-// server ends the session when its timeout is over. If ctx ends before the confirmation, Close returns the
-// error of ctx. OnState must not call Close.
+// Close ends the session, which removes its ephemeral nodes. The server first answers all earlier requests.
+// Close waits until the server confirms the end. If ctx ends first, Close returns the error of ctx. Without a
+// connection it does not wait, and the server ends the session when its timeout is over. OnState must not
+// call Close.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.err != nil {
@@ -192,7 +192,7 @@ func (c *Conn) Close(ctx context.Context) error {
 		<-c.finished
 		return nil
 	}
-	if c.closing { // another call waits for the server
+	if c.closing { // another call of Close is waiting for the server: wait for its end
 		c.mu.Unlock()
 		select {
 		case <-c.finished:

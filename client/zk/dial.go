@@ -52,9 +52,9 @@ func (c *Conn) run() {
 	}
 }
 
-// leaving() reports whether the Conn needs no more connections. Close ends the session first and records that
-// a moment later. A connection that is made between these two moments would ask for a session that no longer
-// exists.
+// leaving() reports whether the Conn needs no more connections. It is true as soon as Close has begun, and
+// not only when the end of the session is recorded: between the two, a new connection would ask for a session
+// that the server has ended.
 func (c *Conn) leaving() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,9 +17,9 @@ func (c *Conn) outlived() bool {
 	return c.sid != 0 && !c.lost.IsZero() && time.Since(c.lost) > c.timeout
 }
 
-// takesNew reports whether a server that refuses the session would begin a new one. To find out, it begins a
-// new session, and closes it again. A server that has lost its data begins one, because it never learns of
-// the old session.
+// takesNew reports whether a server that refuses the session would begin a new one. To find out, takesNew
+// begins one and closes it. The answer tells two cases apart: a server that has lost its data refuses the old
+// session forever, and yet begins new ones.
 func (c *Conn) takesNew(ctx context.Context, server string) bool {
 	conn, err := c.dial(ctx, server)
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *Conn) takesNew(ctx context.Context, server string) bool {
 	bye.end(bye.begin(jute.OpCloseSession, "", 0))
 	bye.stamp(1)
 	if _, err := conn.Write(bye.frame); err == nil {
-		_, _ = io.ReadFull(conn, make([]byte, 4)) // the answer comes after the server has closed the session
+		_, _ = io.ReadFull(conn, make([]byte, 4)) // the answer comes once the session is closed: wait for it
 	}
 	return true
 }

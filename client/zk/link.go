@@ -34,7 +34,7 @@ type link struct {
 	out     []byte  // bytes that wait to be written
 	spare   []byte  // the buffer that replaces `out` while `out` is written
 	writing bool    // a goroutine is writing
-	unread  int     // length of the requests in `pending`
+	unread  int     // bytes of the calls in `pending`; the server may not have read them yet
 	wrote   time.Time
 }
 
@@ -44,9 +44,9 @@ const roomy = 32 << 10
 
 var errOrder = errors.New("zk: the answers are out of order: an answer was lost")
 
-// patient is a connection whose Read waits for bytes no longer than the time `silent`. If `silent` is 0, Read
-// leaves the deadline as it is. Each Read has a deadline of its own, because the rest of a long answer, and
-// answers that follow each other without a pause, show that the server lives.
+// patient is a connection on which a Read fails when no byte has come for the time `silent`. If `silent` is
+// 0, Read leaves the deadline as it is. Each Read moves the deadline, because every byte shows that the
+// server lives, even if a whole answer takes longer than `silent`.
 type patient struct {
 	net.Conn
 	silent time.Duration
@@ -131,7 +131,7 @@ func (l *link) write(rounds int) {
 		b := l.out
 		l.out, l.spare, l.wrote = l.spare[:0], nil, time.Now()
 		l.c.mu.Unlock()
-		l.c.opt.Counters.BytesSent.Add(uint64(len(b))) // counted before any caller has its answer
+		l.c.opt.Counters.BytesSent.Add(uint64(len(b))) // before Write: a caller with its answer finds it counted
 		_, err := l.conn.Write(b)
 		l.c.mu.Lock()
 		if cap(b) <= 64<<10 {
@@ -231,7 +231,7 @@ func (l *link) answers() (bad bool, err error) {
 			}
 		}
 		l.useful = l.useful || !own // answers to the Conn's own requests do not count
-		jute.Overwrite(buf)         // a list has memory of its own, not buf
+		jute.Overwrite(buf)         // buf may be used again: an answer that is kept has memory of its own
 	}
 }
 
@@ -288,7 +288,7 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 		err = r.refused
 	case code == jute.OK, missing:
 	case code == jute.SessionExpired, code == jute.UnknownSession, code == sessionMoved:
-		// The handshake of the next connection shows whether the session has expired.
+		// Do not end the session yet: the handshake of the next connection shows whether it has expired.
 		return &Error{Op: r.op.String(), Path: r.path, Code: code}
 	case r.op == jute.OpAuth:
 		c.end(ErrAuthFailed, Expired)

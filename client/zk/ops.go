@@ -163,9 +163,9 @@ type Result struct {
 	Stat Stat   // after a Create or SetData
 }
 
-// newMulti makes the request. The header of the answer has no error, even if the server refused the
-// transaction. In a refusal every operation has a code; an operation without a fault has RuntimeInconsistency
-// or OK.
+// newMulti makes the request for a transaction. If the server refuses the transaction, the header of the
+// answer has no error: the body has a code for each operation. Only the code of the operation at fault says
+// something; the others are OK or RuntimeInconsistency.
 func newMulti(c chroot, ops []Op) *Reply[[]Result] {
 	r := &Reply[[]Result]{}
 	first := ""

@@ -133,7 +133,7 @@ func (r chroot) full(path string) string {
 	case r != "" && (path == "/" || path == ""):
 		return string(r)
 	case !strings.HasPrefix(path, "/"):
-		return path // the server refuses it; after the chroot it could name a node outside
+		return path // the server refuses a path without a slash; appended to the chroot, it would name a sibling
 	}
 	return string(r) + path
 }

@@ -269,8 +269,8 @@ type Names struct {
 	body []byte // the memory of raw
 }
 
-// freeLists holds the memory of freed lists for the next list. A waiter in a long queue lists the queue twice
-// for each turn.
+// freeLists holds the memory of freed lists for the next list: a client that waits in a long queue reads the
+// whole list again and again.
 var freeLists sync.Pool // contains *[]byte
 
 // listMemory returns memory for a list.
@@ -346,7 +346,7 @@ func (c *Conn) makePath(ctx context.Context, full string, mode Mode, acl []ACL) 
 		switch {
 		case err == nil, errors.Is(err, ErrNodeExists):
 			return nil
-		case errors.Is(err, ErrNoAuth): // a server checks the permission first, even if the node exists
+		case errors.Is(err, ErrNoAuth): // says nothing about existence: the server checks the permission first
 			if st, look := do(ctx, c, newExists("", full, noWatch)); look == nil && st != nil {
 				return nil
 			}

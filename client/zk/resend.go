@@ -27,7 +27,7 @@ func (c *Conn) attach(l *link) bool {
 	clear(c.trouble)
 	c.asked = ""
 	c.opt.Counters.Connections.Add(1)
-	close(c.ready) // only now: a caller that waits for `ready` may read the counter
+	close(c.ready) // after Connections.Add, so that a caller that waits for `ready` finds the connection counted
 	l.flush()
 	c.opt.Logger.Debug("connected", "server", l.server)
 	c.tell(Connected)

@@ -27,10 +27,10 @@ type watches struct {
 	subs map[string][]*Subscription // key: the path from the server's root
 
 	// `deep` has the paths at which the server has a recursive watch. A ZooKeeper before 3.9 keeps only one
-	// persistent watch of a session at a path. So a recursive watch must also serve the other subscriptions of
-	// its path, although it does not report that the list of children changed. fire() derives these events from
-	// the events of the children. `derived` is the path of the last event if fire() derived that event. It is
-	// needed because a later ZooKeeper may report the same change next.
+	// persistent watch of a session at a path. So a recursive watch also serves the other subscriptions of its
+	// path. The server does not report a changed list of children to a recursive watch, so fire() derives that
+	// event from the events of the children. A later ZooKeeper does report it. `derived` is the path of the last
+	// event if fire() derived it: the same event from the server is then a duplicate.
 	deep    map[string]bool
 	derived string
 }

@@ -41,8 +41,8 @@ func whyTLS(err error) error {
 	return fmt.Errorf("TLS: %w", portless(err))
 }
 
-// portless() removes the two addresses from an error of a connection. The client's port differs each time, so
-// a log that leaves out repeated errors would otherwise take each error for a new one.
+// portless() removes the addresses of both ends from an error of a connection. The client's port differs each
+// time, so a log that leaves out repeated errors would otherwise take each error for a new one.
 func portless(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "read" || op.Op == "write") {
 		return fmt.Errorf("%s: %w", op.Op, op.Err)

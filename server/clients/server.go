@@ -82,7 +82,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) CutOff() {
 	s.conns.Entrance.SetServing(false)
 	s.conns.Entrance.SetReadOnly(false)
-	s.conns.Stop() // stop first: when a listener is then closed, Serve knows the reason
+	s.conns.Stop() // before the listeners close: Serve then knows that the server stops, and returns nil
 	s.listeners.close()
 }
 

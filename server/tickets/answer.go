@@ -28,7 +28,7 @@ type heldBody struct {
 	TTL       int64  `json:"ttlMs"`
 	Safe      int64  `json:"safeMs"`
 	Slots     []int  `json:"slots,omitempty"`
-	NoSlots   string `json:"noSlots,omitempty"` // why the caller must not use the numbers of its permits
+	NoSlots   string `json:"noSlots,omitempty"` // why the caller must not rely on the numbers in Slots
 	Asked     *asked `json:"asked"`
 }
 
@@ -90,7 +90,8 @@ func refusal(out *state.Outcome) *Answer {
 	return fail(http.StatusBadRequest, "path", "this path cannot have a contender: %v", out.Code)
 }
 
-// notHere returns the answer for a lock that the caller cannot take in the way that its request asks for.
+// notHere returns the answer for a request that does not fit the lock: it asks for another kind of lock, or
+// for more permits than the semaphore has.
 func notHere(err error) *Answer {
 	if errors.Is(err, errLimit) {
 		return fail(http.StatusConflict, "limit", "%v", err)
@@ -98,5 +99,5 @@ func notHere(err error) *Answer {
 	return fail(http.StatusConflict, "mixed", "%v", err)
 }
 
-// errLimit is the error of a request that does not fit a semaphore's number of permits.
+// errLimit is the error of a request that a semaphore's number of permits does not allow.
 var errLimit = errors.New("the number of permits")

@@ -12,7 +12,7 @@ const (
 	DefaultMax = 24 * time.Hour
 	MaxWait    = 10 * time.Minute
 
-	MinPer = time.Second // bounds on the time of a rate
+	MinPer = time.Second // a rate is a number of draws in a time between MinPer and MaxPer
 	MaxPer = 24 * time.Hour
 
 	MaxTickets = 10_000  // tickets in the whole cluster
@@ -20,17 +20,16 @@ const (
 	MaxWaits   = 2000    // requests that wait at one server
 
 	maxText = 200
-	// The leader ends a ticket at the ticket's last moment, by the leader's clock. That clock may be ahead of
-	// this server's by clocksApart.
+	// clocksApart is how far the leader's clock may be ahead of this server's. The leader ends a ticket by its
+	// own clock.
 	clocksApart = time.Second
 
-	ackTime   = 2 * time.Second // how long to wait until the leader acknowledges a touch
+	ackTime   = 2 * time.Second // how long to wait for the leader to acknowledge a touch
 	doTime    = 10 * time.Second
-	triesMost = 20 // how often a request that only tries is repeated when other requests overtake it
+	triesMost = 20 // how often a request is tried again when others overtake it
 )
 
-// MaxPermits bounds the permits of one ticket. MaxLimit bounds the number of permits that a ticket may store
-// for a semaphore.
+// MaxPermits bounds the permits of one ticket. MaxLimit bounds the size that a request may give a semaphore.
 const (
 	MaxPermits = 100
 	MaxLimit   = 1_000_000

@@ -13,7 +13,7 @@ import (
 const (
 	longHold   = time.Hour
 	RemindTime = 15 * time.Minute
-	endsAtOnce = 1000 // EndsSoon looks at the queues of at most this many tickets
+	endsAtOnce = 1000 // EndsSoon considers at most this many tickets
 )
 
 // End describes a hold that ends soon.
@@ -23,9 +23,8 @@ type End struct {
 	At             time.Time
 }
 
-// EndsSoon returns the long holds that end within RemindTime unless their callers renew them. The parameter
-// `left` is a function that returns how long the leader will keep a session. EndsSoon skips a session that
-// left() does not know.
+// EndsSoon returns the long holds that end within RemindTime unless their callers renew them. left() returns
+// how long the leader will keep a session; a session that it does not know is skipped.
 func EndsSoon(st *state.State, left func(id int64) (time.Duration, bool), now time.Time) (list []End) {
 	ends := map[int64]time.Time{}
 	last := now.Add(RemindTime)

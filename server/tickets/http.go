@@ -29,9 +29,9 @@ const (
 	answerTime = 30 * time.Second // how long an answer may take to be written
 )
 
-// otherSites finds requests that a browser sends on behalf of a page of another site. A server without tokens
-// needs this check for draws: a draw has no header for which a browser would first ask the server's
-// permission.
+// otherSites finds requests that a browser sends for a page of another site. A server without tokens needs it
+// for draws. Other requests carry a header for which a browser first asks the server's permission; a draw
+// need not have such a header.
 var otherSites = http.NewCrossOriginProtection()
 
 // ServeHTTP implements http.Handler. It matches the paths itself, because a router would redirect some of
@@ -44,7 +44,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := s.answer(w, r)
 	switch f, _ := a.Body.(*failure); a.Code {
 	case http.StatusTooManyRequests:
-		if f.Error != "rate" { // a refused draw is an ordinary answer
+		if f.Error != "rate" { // not counted here: that a rate is used up is an ordinary answer
 			s.refused.Add(1)
 		}
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -99,7 +99,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 		q.Draws, q.Looks = found, r.Method == http.MethodGet
 	}
 	if !found {
-		return fail(http.StatusBadRequest, "path", // not 404, because 404 means that a ticket is over
+		return fail(http.StatusBadRequest, "path", // 404 would say that the ticket is over
 			"there is no such page: want /v1/locks/PATH, /v1/rates/PATH or /v1/tickets")
 	}
 	if q.Path = path; !bounds.ValidPath(path) || path == "/" || path == "/zookeeper" ||
@@ -115,7 +115,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 	}
 	if q.Wait > 0 {
 		c := http.NewResponseController(w)
-		// These errors do not matter: only the ResponseWriter of a test has no deadlines.
+		// Ignore the errors: every real connection has deadlines, and only the ResponseWriter of a test has none.
 		_ = c.SetReadDeadline(time.Time{})
 		_ = c.SetWriteDeadline(time.Now().Add(q.Wait + 2*answerTime))
 	}
@@ -152,7 +152,7 @@ func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duratio
 			return false, fail(http.StatusBadRequest, "secret", "%v", err)
 		}
 		kind := "ticket"
-		if q.Draws { // the secret of a draw belongs to one caller only
+		if q.Draws { // with the name: different callers may use the same secret for draws
 			kind = "draw\x00" + q.Identity.Name
 		}
 		known, q.Secret = true, session.Hash(sha256.Sum256([]byte("zlockd "+kind+"\x00"+secrets[0])))
@@ -166,7 +166,7 @@ func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duratio
 		}
 		return known, fail(http.StatusBadRequest, "parameters", "the parameters cannot be read")
 	}
-	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 { // the body may have parameters, so do not ignore it
+	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 { // ParseForm did not read it, and it may have parameters
 		return known, fail(http.StatusBadRequest, "parameters", "the body is not a form: send the parameters in "+
 			"the address, or with Content-Type: application/x-www-form-urlencoded")
 	}

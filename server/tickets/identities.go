@@ -26,7 +26,7 @@ type Identity struct {
 	OnPath  int // how many tickets the identity may have on one path
 	Waits   int // how many waits the identity may have at one server
 	Rate    int // how many tickets the identity may open in a second at one server
-	Rates   int // how many nodes its rates may have, including directories made for rates
+	Rates   int // how many nodes the identity's rates may have, with the directories that were made for them
 }
 
 // newIdentity returns an identity with the default bounds.
@@ -64,7 +64,7 @@ func ReadTokens(file string) (*Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := secretfile.Check(file, info); err != nil { // a short token can be guessed from its hash
+	if err := secretfile.Check(file, info); err != nil { // even a hash is secret: it reveals a short token
 		return nil, err
 	}
 	t := &Tokens{by: map[[sha256.Size]byte]Identity{}}
@@ -124,8 +124,8 @@ func (t *Tokens) add(words []string) error {
 }
 
 // SetTokens replaces the callers' tokens. All waits end, and the server checks their callers when they ask
-// again. If t is nil and there were tokens before, the server admits no caller: otherwise it would serve
-// everyone after its tokens were removed.
+// again. After tokens were set, nil admits no caller. Otherwise a server whose tokens are removed would serve
+// everyone.
 func (s *Server) SetTokens(t *Tokens) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *Server) identify(r *http.Request, host string, tokens *Tokens) (Identit
 			i, known = tokens.by[sha256.Sum256([]byte(strings.TrimSpace(token)))]
 		}
 		if !known {
-			if s.o.Audit != nil { // before the delay, which the caller can end
+			if s.o.Audit != nil { // before failed(), because the caller can end the delay
 				s.o.Audit("login", ids, host, "", resultFailed)
 			}
 			s.failed(r.Context(), host)

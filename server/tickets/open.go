@@ -26,8 +26,8 @@ func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte
 	return recipe.Join(dir, recipe.NodeName(l, k, newID(), "ticket")), recipe.EncodeOwner(o)
 }
 
-// open() opens a ticket. If the answer is nil, the ticket exists or has existed; `opened` says whether it is
-// new.
+// open() opens a ticket. If it returns neither an answer nor an error, the ticket exists, or has existed and
+// ended; `opened` says whether it is new.
 func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, _ error) {
 	var password [jute.PasswordSize]byte
 	_, _ = rand.Read(password[:]) // rand.Read never fails
@@ -39,7 +39,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		var c newcomer
 		var tooFast *Answer
 		(*s.node.Load()).View(func(st *state.State) {
-			if try == 0 { // check the pace first, because lookAt may cost more than this refusal
+			if try == 0 { // check the pace before lookAt, which may cost more than the refusal
 				tooFast = s.opens(&q.Identity, len(state.Missing(st.Tree(), q.Path+"/")))
 			}
 			if tooFast == nil {
@@ -49,7 +49,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		switch {
 		case tooFast != nil:
 			return false, tooFast, nil
-		case !q.Until.IsZero() && !q.Until.After(s.o.Now()): // an end in the past is an error only for a new ticket
+		case !q.Until.IsZero() && !q.Until.After(s.o.Now()): // the ticket is new: its end must lie ahead
 			return false, fail(http.StatusBadRequest, "parameters", "until %s is over",
 				q.Until.Format(time.RFC3339)), nil
 		case c.err != nil:
@@ -72,7 +72,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		o.Node, o.Data = q.node(q.Layout, c.role)
 		at := time.Now()
 		out, err := s.do(ctx, o.Open(q.IDs))
-		if err != nil { // write a line now: if the request is repeated and finds the ticket, it writes no line
+		if err != nil { // log it now: a repeated request that finds the ticket logs nothing
 			s.audit("openTicket", q, resultUnsure)
 			return false, nil, err
 		}
@@ -91,7 +91,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 			}
 			continue
 		case jute.SessionExpired:
-			return false, nil, nil // the ticket has ended; the next look at the state shows why
+			return false, nil, nil // the ticket exists no longer: the next look tells why
 		}
 		s.audit("openTicket", q, resultFailed)
 		return false, refusal(&out), nil

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Prices of requests, and bounds on floods of requests. Each answer costs processor time, even a refusal.
+// What requests count, and bounds on them. They are counted because even a refusal costs processor time.
 const (
-	perOpen     = 4   // requests an identity may send for each ticket that it may open
-	perRequest  = 100 // reading this many nodes counts as one more request
-	perNodes    = 10  // making this many nodes counts as one more ticket or rate
+	perOpen     = 4   // an identity that may open n tickets in a second may send perOpen*n requests
+	perRequest  = 100 // an answer counts as one more request for each perRequest nodes that it reads
+	perNodes    = 10  // a new ticket or rate counts as one more for each perNodes nodes that it makes
 	longestPace = time.Second
-	spareWork   = 50 // requests of an identity at a time, not counting its waits
+	spareWork   = 50 // requests of an identity that the server handles at a time, besides its waits
 	failures    = 20 // how many wrong tokens an address may send in a second
 )
 
-// The type paces has a time for each key. Each event of a key moves the key's time on by one interval: a
-// second, divided by the number of events that the key may have in a second. An event that would move it
-// beyond the present must wait.
+// paces limits how often something happens. It has a time for each key. Each event of the key moves that time
+// forward by an interval: a second, divided by the number of events that are allowed in a second. An event
+// that would move it beyond the present must wait.
 type paces map[string]time.Time
 
-// next() counts n events of a key. A key may have up to `most` events in a second, and as many at once. The
-// result is how long the first of these events must wait. If this wait is longer than `longest`, no event is
-// counted.
+// next() counts n events of a key. A key may have up to `most` events in a second, or all of these at once.
+// The result is how long the caller must wait before the first event. If that is longer than `longest`,
+// next() counts nothing.
 func (p paces) next(key string, most, n int, now time.Time, longest time.Duration) time.Duration {
 	if most <= 0 {
 		return longest + 1
@@ -59,13 +59,13 @@ func (s *Server) opens(i *Identity, nodes int) *Answer {
 		"second; a ticket or rate that makes many directories counts as several", i.Rate)
 }
 
-// begin() waits until a request of an identity may begin, or refuses the request. So a flood of one identity
-// does not slow others. Each request that has begun must end with finish().
+// begin() waits until a request of an identity may begin, or refuses the request. It keeps a flood of
+// requests of one identity from slowing others. Each request that has begun must end with finish().
 func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
 	s.mu.Lock()
 	if s.working[i.Name] >= i.Waits+spareWork {
 		s.mu.Unlock()
-		pause(ctx, failedLogin) // the pause slows a connection that sends many requests at once
+		pause(ctx, failedLogin) // slow down a client that sends one request after another
 		return fail(http.StatusTooManyRequests, "limit", "this identity has %d requests under way at this "+
 			"server, and no more are allowed", i.Waits+spareWork)
 	}

@@ -15,10 +15,11 @@ import (
 	"github.com/zlockd/zlockd/tree/bounds"
 )
 
-// A ticket for permits of a semaphore first gets a place in the queue. When its place is the first and enough
-// permits are free, the next server that is asked about the ticket replaces the node of the place by the
-// permits, in one transaction. That server decides as package client does for the first contender of a queue.
-// A request that only tries gets no permits while another contender waits in the queue.
+// A ticket for permits of a semaphore first gets a place in the queue. The permits replace this place when it
+// is the first and enough permits are free. No server does that by itself: the next one that is asked about
+// the ticket sends a transaction, which removes the place and makes the permits. It decides as package client
+// does for the first contender of a queue. A request that only tries gets no permits while another contender
+// waits.
 
 // semaphore holds the permits of a semaphore in the state.
 type semaphore struct {
@@ -29,11 +30,11 @@ type semaphore struct {
 	there   bool
 	permits []string
 	err     error    // set if the path has another kind of lock
-	rival   obstacle // if err is set, a node of the other kind of lock
+	rival   obstacle // the node that shows the other kind of lock; set together with err
 }
 
-// semaphoreAt reads a semaphore. If the caller holds permits, `token` is their token, and semaphoreAt ignores
-// contenders that came later.
+// semaphoreAt reads a semaphore. If the caller holds permits, `token` is their token. Then semaphoreAt
+// ignores contenders of another kind that came later: those are the ones that are refused.
 func semaphoreAt(t *tree.Tree, path string, token int64) (s semaphore) {
 	s.path = path
 	dir, there := t.Find(path)
@@ -64,8 +65,8 @@ func childrenOf(dir tree.Ref) (names []string) {
 	return names
 }
 
-// grants() reports whether n permits of the semaphore are free. If the semaphore stores no number of permits,
-// the parameter `limit` is used.
+// grants() reports whether n permits are free. The semaphore's own number of permits applies; `limit` is used
+// if none is stored.
 func (s *semaphore) grants(limit, n int) (bool, error) {
 	if limit = cmp.Or(s.rec.Limit, limit); limit == 0 {
 		return false, fmt.Errorf("%w of %s is not stored yet: give limit=", errLimit, s.path)
@@ -93,8 +94,8 @@ func (s *semaphore) first(t *tree.Tree, ids []jute.ID) *Holder {
 	return holderOf(t, recipe.Join(s.dir.Path(), s.permits[0]), ids)
 }
 
-// numbers() returns the numbers of the permits that a token has. If the holder must not use these numbers,
-// the second result says why.
+// numbers() returns the numbers of the permits that a ticket holds. `none`, if not empty, says why the caller
+// must not use the numbers.
 func (s *semaphore) numbers(t *tree.Tree, own []string, token int64) (slots []int, none string) {
 	for _, name := range s.permits {
 		n, there := t.Child(s.dir, name)
@@ -126,7 +127,7 @@ func (g *sight) lookPermits(t *tree.Tree, ids []jute.ID) {
 		g.lookPlace(t, place, ids)
 	case len(own) == int(k.Permits):
 		g.lookHeld(t, own)
-	} // in any other case another client has removed a node of the semaphore
+	} // otherwise g.node stays empty: another client has removed a node of the ticket
 }
 
 // lookHeld reads the permits that a ticket has.
@@ -144,7 +145,8 @@ func (g *sight) lookHeld(t *tree.Tree, own []string) {
 	g.held, g.mixed, g.obstacle = s.err == nil, s.err, s.rival
 }
 
-// lookPlace finds the contender or the permits for which a ticket in a semaphore's queue waits.
+// lookPlace looks at the queue in which a ticket for permits waits: whether it is its turn, and otherwise
+// what it waits for.
 func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	n, _ := t.Find(place)
 	own, layout, ok := recipe.ParseName(n.Name())
@@ -215,21 +217,21 @@ func (s *semaphore) grant(place string, o recipe.Owner, n int) (ops []byte) {
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
 
-// promote() gives a ticket its permits. It returns an answer if the ticket cannot have them; otherwise the
-// next look shows the result.
+// promote() gives a ticket the permits whose turn has come. It returns nil if the caller must look again:
+// they may be there. It returns an answer if the ticket cannot have them.
 func (s *Server) promote(ctx context.Context, q *Request, g *sight) *Answer {
 	out, err := s.transact(ctx, g, q.IDs, g.grant)
 	if err != nil {
 		return unavailable(err)
 	}
 	switch out.Code {
-	case jute.OK, jute.NoNode, jute.NodeExists, jute.BadVersion: // done, or another request was faster
+	case jute.OK, jute.NoNode, jute.NodeExists, jute.BadVersion: // done, or something has changed: look again
 		return nil
 	}
 	return refusal(&out)
 }
 
-// lookAtPermits looks at a semaphore for a new ticket.
+// lookAtPermits tells what a request for permits of a semaphore would meet, before its ticket is opened.
 func lookAtPermits(t *tree.Tree, q *Request) (c newcomer) {
 	s := semaphoreAt(t, q.Path, 0)
 	if c.err = s.err; c.err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// lookAgain is the time after which the first caller in a line looks at the rate again, because the rate's
-// node may have been removed.
+// lookAgain is how long the first caller in a line waits at most before it looks at the rate again: the node
+// of the rate may have been removed.
 const lookAgain = time.Second
 
 type drawBody struct {
@@ -51,8 +51,8 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 		}
 		pause := time.Duration(seen.Wait) * time.Millisecond
 		first, free := s.goes(of, own, seen)
-		// Ask by a log entry, because this request may have drawn at another server, and this server may not
-		// know of that yet.
+		// Decide by a log entry. This server's state may not show yet that another server has granted this very
+		// draw.
 		if free || over && !asked {
 			asked = true
 			seen, a = s.drawByEntry(ctx, q, d)
@@ -96,7 +96,8 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 	}
 }
 
-// drawn() returns the answer to a request for a draw.
+// drawn() returns the answer to a request for a draw. `d` is the result of the draw; `a`, if not nil, is an
+// answer that takes its place.
 func (s *Server) drawn(q *Request, d window.Drawn, a *Answer) *Answer {
 	if a == nil && (d.OK || d.Told) {
 		s.draws.Add(1)
@@ -116,9 +117,9 @@ func (s *Server) drawn(q *Request, d window.Drawn, a *Answer) *Answer {
 	return a
 }
 
-// lookAtRate returns the answer that a draw would get now.
+// lookAtRate tells how a draw would end now. `a`, if not nil, is the answer that refuses it.
 func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen window.Drawn, a *Answer) {
-	nodes := 0 // how many nodes the draw would make
+	nodes := 0 // how many nodes the draw makes: those of a new rate
 	(*s.node.Load()).View(func(st *state.State) {
 		data, there, code := rateData(st, q, jute.PermWrite)
 		if !there {
@@ -138,8 +139,8 @@ func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen window.Drawn, a *An
 	return seen, a
 }
 
-// rateData returns the data of a rate's node if the caller has the permission `perm`, and whether the node
-// exists. A new rate has no node.
+// rateData returns the data of the rate's node, and whether there is such a node: a new rate has none. The
+// code is NoAuth if the node exists and the caller has not the permission `perm`.
 func rateData(st *state.State, q *Request, perm int32) (data string, there bool, code jute.ErrCode) {
 	n, there := st.Tree().Find(q.Path)
 	switch {
@@ -163,9 +164,9 @@ type rateBody struct {
 	Retry *int64 `json:"retryMs,omitempty"` // in how many ms the next draw is possible; 0: now
 }
 
-// ShowRate returns how much of a rate is used, and draws nothing. The time and the limit come from the
-// request. Without a time it uses the time of the first draw. Without a limit the answer does not say how
-// many draws are left.
+// ShowRate returns how much of a rate is used, and draws nothing. The request gives the rate's time and
+// limit. If it gives no time, the time of the rate's first draw is used. If it gives no limit, the answer
+// does not say how many draws are left.
 func (s *Server) ShowRate(q *Request) *Answer {
 	if _, ok := s.serving(q); !ok {
 		return unavailable(errAgain)
@@ -191,7 +192,7 @@ func (s *Server) ShowRate(q *Request) *Answer {
 	return &Answer{Code: http.StatusOK, Body: b}
 }
 
-// drawByEntry decides about a draw by a log entry.
+// drawByEntry sends a draw through the log, and returns what the state has decided about it.
 func (s *Server) drawByEntry(ctx context.Context, q *Request, d *state.Draw) (window.Drawn, *Answer) {
 	for range triesMost {
 		out, err := s.do(ctx, d.Request(q.IDs))
@@ -233,9 +234,9 @@ func rateRefusal(out *state.Outcome) *Answer {
 	return refusal(out)
 }
 
-// goes() returns whether a caller is the first in its line (`first`), and whether the caller may send its
-// draw now (`free`). If `free` is true, the caller has left the line and must call gone() later. A caller
-// that does not wait may send its draw if there is no line.
+// goes() returns whether a caller is the first in its line (`first`), and whether it may send its draw now
+// (`free`). If `free` is true, goes() has taken the caller out of the line, and the caller must call gone()
+// when the draw is decided. A caller that does not wait counts as the first if the line is empty.
 func (s *Server) goes(of rate, t *turn, seen window.Drawn) (first, free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,9 +253,9 @@ func (s *Server) goes(of rate, t *turn, seen window.Drawn) (first, free bool) {
 	return first, free
 }
 
-// gone() notes that a draw is no longer under way. If `back` is true, the caller of the draw becomes the
-// first in line again, and gone() wakes no caller: this one already knows how long to wait. If it woke on a
-// server whose clock is ahead, it would send draw after draw.
+// gone() notes that a draw is decided. If `back` is true, it was refused, and its caller becomes the first in
+// line again. Then gone() wakes no caller: this one knows how long to wait. On a server whose clock is ahead,
+// a caller that wakes too early would send draw after draw.
 func (s *Server) gone(of rate, t *turn, back bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -324,7 +325,7 @@ type rate struct {
 }
 
 // line holds the callers that wait at this server for a draw, in the order in which they came. Only the first
-// tries to draw, so a thousand waiting callers write no more log entries than one caller does.
+// sends draws through the log, so a thousand waiting callers write no more log entries than one.
 type line struct {
 	waiting []*turn
 	under   int64 // how many draws are on their way through the log
@@ -332,7 +333,7 @@ type line struct {
 
 type turn struct{ wake chan struct{} }
 
-// wakeFirst makes the first caller look again.
+// wakeFirst makes the first caller in the line look again.
 func (l *line) wakeFirst() {
 	if len(l.waiting) > 0 {
 		select {

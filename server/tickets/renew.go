@@ -8,17 +8,17 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// renewal is a touch that is on its way to the leader.
+// renewal is a caller that waits until the leader has acknowledged a touch of its ticket.
 type renewal struct {
 	id    int64
 	at    time.Time
-	taken time.Time // when Heard first reported the touch
+	taken time.Time // when Heard first put the touch into a report for the leader
 }
 
-// confirm() makes sure that the leader hears of a ticket after the call began. `at` is a time at which the
-// leader had surely heard of the ticket. If this server knows that the ticket was alive recently, a touch is
-// enough. Otherwise the leader may already be ending the ticket, so a log entry restarts the ticket's
-// timeout. After that entry, an earlier decision to end the ticket has no effect.
+// confirm() makes sure that the leader hears of a ticket after this call has begun. The leader then keeps the
+// ticket for its whole timeout, counted from `at` or later. If this server had the ticket confirmed recently,
+// a touch is enough. Otherwise the leader may already be ending the ticket, so a log entry restarts its
+// timeout. An earlier decision to end the ticket has no effect after that entry.
 func (s *Server) confirm(ctx context.Context, x session.Session) (at time.Time, lives bool, err error) {
 	n := *s.node.Load()
 	at = time.Now()
@@ -63,8 +63,8 @@ func (s *Server) renewByEntry(ctx context.Context, id int64, timeout int32) (at 
 	return at, true, nil
 }
 
-// noteConfirmed stores `at` as the ticket's time in s.confirmed. When the ticket ends, Ended() removes the
-// time. If the ticket has already ended, noteConfirmed stores nothing, because nothing would remove the time.
+// noteConfirmed stores when the leader last confirmed a ticket, until Ended() removes it. If the ticket has
+// already ended, noteConfirmed stores nothing, because Ended() will not come again.
 func (s *Server) noteConfirmed(id int64, at time.Time) {
 	(*s.node.Load()).View(func(st *state.State) {
 		if x, _ := st.Sessions().Get(id); x.Ticket == nil {
@@ -78,8 +78,8 @@ func (s *Server) noteConfirmed(id int64, at time.Time) {
 	})
 }
 
-// Heard appends the tickets whose callers were heard from. If `all` is true, it also appends the tickets that
-// it reported recently.
+// Heard appends the tickets whose callers ask or wait at this server. For a wait it does so from time to
+// time; if `all` is true, it appends all of them.
 func (s *Server) Heard(list []state.Touch, all bool) []state.Touch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +99,8 @@ func (s *Server) Heard(list []state.Touch, all bool) []state.Touch {
 	return list
 }
 
-// usable() returns how long a ticket is surely alive after the leader has heard of it. Package client uses
-// the same rule for sessions.
+// usable() returns how long after the leader has heard of it a ticket surely lives. The rest of its timeout
+// is a margin, the same as in package client for sessions.
 func usable(timeout int32) time.Duration {
 	ttl := time.Duration(timeout) * time.Millisecond
 	return time.Duration(float64(ttl)*0.995) - max(ttl/5, time.Second)

@@ -25,20 +25,20 @@ type Request struct {
 	Mode        byte
 	ModeGiven   bool
 	Permits     int // number of permits; 0: not given in the request
-	Limit       int // the number of permits of the semaphore, if none is stored; 0: not given in the request
+	Limit       int // the number of permits that a new semaphore gets; 0: not given in the request
 	Layout      recipe.Layout
 	TTL         time.Duration // the ticket's timeout; 0: not given in the request
 	Wait        time.Duration
-	Try         bool // whether the request only tries, and does not stand in the queue
+	Try         bool // take the lock only if it is free, and do not wait for it
 	Until       time.Time
 	Reason, Who string
 
-	Draws, Looks bool          // whether the request draws from, or looks at, a rate of Limit draws in Per
+	Draws, Looks bool          // whether to draw from a rate of Limit draws in Per, or only to look at it
 	Per          time.Duration // time of the rate; 0: not given in the request
 
 	IfMatch, IfNoneMatch string
 
-	seen   int     // how many nodes were read for the answer
+	seen   int     // how many nodes the server has read to answer
 	tokens *Tokens // the tokens by which the server identified the caller
 }
 

@@ -20,12 +20,14 @@ type Node interface {
 	View(f func(*state.State))
 	// AllowTickets allows tickets in the cluster, if they are not allowed yet.
 	AllowTickets(context.Context) error
-	// Touch notes that a ticket was heard from, if this server leads.
+	// Touch records that a ticket was heard from. It does so only if this server leads, and otherwise returns
+	// false.
 	Touch(id int64) bool
-	// Acknowledged waits until enough() returns true. It calls enough() with the time at which this server sent
-	// the newest touches that the leader has acknowledged.
+	// Acknowledged waits for the leader's acknowledgements of touches. For each, it calls enough() with the time
+	// at which this server had sent them, until enough() returns true.
 	Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error
-	// Current waits until this server has applied every change that any server had answered before the call.
+	// Current waits until this server has applied every change that was acknowledged before the call, by any
+	// server.
 	Current(context.Context) error
 }
 
@@ -34,23 +36,23 @@ type Options struct {
 	ID      uint32 // the server's id
 	SkipACL bool
 	Max     time.Duration // the longest time for which a caller may ask
-	Tokens  *Tokens       // nil: callers need a certificate or, if the port has no TLS, no proof at all
+	Tokens  *Tokens       // nil: certificates identify callers; without TLS, nothing does
 	TLS     bool          // the port has TLS
 	Now     func() time.Time
-	// Audit, unless nil, is called for each ticket that is opened or given back, for draws, and for each token
-	// that no identity has. `result` is one of the audit log's results.
+	// Audit, unless nil, is called for each draw, for each ticket that is opened or given back, and for each
+	// unknown token. `result` is one of the audit log's results.
 	Audit func(operation string, ids []jute.ID, ip, path, result string)
-	// KnownHost reports whether `host` is a name of this server.
+	// KnownHost reports whether a request may name this server by `host`.
 	KnownHost func(host string) bool
 }
 
-// Server serves tickets from a node. It learns of changes because it is part of the node's observer.
+// Server serves tickets from a node. The node tells it of changes; see Events, Ended and Reset.
 type Server struct {
 	o    Options
 	node atomic.Pointer[Node]
 
 	tokens atomic.Pointer[Tokens]
-	armed  atomic.Int64 // how many paths are in `watched`; while it is 0, Events returns at once
+	armed  atomic.Int64 // how many paths are in `watched`; Events reads it without a lock
 
 	requests, refused  atomic.Int64
 	draws, drawRefused atomic.Int64
@@ -63,8 +65,8 @@ type Server struct {
 	waitsOf   map[string]int
 	renewals  map[*renewal]struct{}
 	confirmed map[int64]time.Time // by ticket: a time at which the leader had surely heard of the ticket
-	opened    paces               // the pace of new tickets and rates, by identity
-	asked     paces               // the pace of requests, by identity or, for callers without one, by address
+	opened    paces               // limits how fast each identity may open tickets and rates
+	asked     paces               // limits how fast an identity, or an address without one, may send requests
 	working   map[string]int      // how many requests are being answered, by identity
 	lines     map[rate]*line
 }
@@ -76,7 +78,7 @@ type wait struct {
 	wake     chan struct{}
 	paths    []string
 	touched  time.Time
-	every    time.Duration // the time between two touches; 0: the wait does not renew the ticket
+	every    time.Duration // time between two touches; 0: this wait does not keep the ticket alive
 }
 
 // New returns a server. It serves no request before Use is called.
@@ -230,8 +232,8 @@ func (s *Server) view(q *Request) (g sight) {
 	return g
 }
 
-// sure() is like view(), but if view() finds no ticket, it first waits until this server's state has every
-// change that any server has answered.
+// sure() is like view(), but it finds every ticket that any server has answered for: if view() finds none,
+// sure() first waits until this server has applied all changes, and then looks again.
 func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 	g := s.view(q)
 	if g.lives() || g.over.Why != 0 {
@@ -249,7 +251,7 @@ func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 const (
 	resultDone   = "success"
 	resultFailed = "failure"
-	resultUnsure = "invoked" // it is not known whether the request was carried out
+	resultUnsure = "invoked" // the server does not know whether the request was carried out
 )
 
 func (s *Server) audit(operation string, q *Request, result string) {

@@ -12,7 +12,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// gone() returns the answer for a ticket that is over or belongs to another identity.
+// gone() returns the answer for a ticket that has ended. A ticket of another identity looks like one that
+// never was.
 func gone(q *Request, g *sight) *Answer {
 	e := &g.over
 	if e.Why == 0 || e.Identity != q.Identity.Name {
@@ -30,8 +31,7 @@ func gone(q *Request, g *sight) *Answer {
 	return fail(http.StatusGone, words[e.Why], "%s", text)
 }
 
-// wrong() returns an answer if a request does not fit the ticket that it names. It returns nil if the request
-// fits.
+// wrong() returns an answer that refuses a request which does not fit its ticket, and nil if it fits.
 func (q *Request) wrong(g *sight) *Answer {
 	k := g.session.Ticket
 	switch {
@@ -114,7 +114,7 @@ func (s *Server) Take(ctx context.Context, q *Request) *Answer {
 			return gone(q, &g)
 		}
 		q.Wait = 0
-		if g, a = s.await(ctx, q, off, true); a != nil { // look again now: the node may have been removed
+		if g, a = s.await(ctx, q, off, true); a != nil { // without a wait: only look at the ticket
 			return a
 		}
 	}
@@ -125,8 +125,8 @@ func (s *Server) Take(ctx context.Context, q *Request) *Answer {
 	return a
 }
 
-// await() waits until a ticket holds its lock, or differs from the state that the caller knows, or the
-// caller's time to wait is over. It returns an answer if there is nothing to wait for.
+// await() waits until a ticket holds its lock, or its state is no longer the one that the caller knows, or
+// the caller's time is over. If the ticket has ended, or something prevents the wait, it returns an answer.
 func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, renews bool) (g sight,
 	a *Answer) {
 	var w *wait
@@ -141,7 +141,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 				return
 			}
 			children := ""
-			if q.IfNoneMatch != "" && !g.held { // the place may change while the blocker stays the same
+			if q.IfNoneMatch != "" && !g.held { // the caller wants to hear of a new place: any contender may change it
 				children = g.dir
 			}
 			s.arm(w, append(g.watch, g.blocker, g.node, children)...)
@@ -152,7 +152,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			return g, gone(q, &g)
 		case g.node == "":
 			return g, s.leaves(ctx, q, &g, session.TicketRemoved)
-		case g.mixed != nil: // the ticket was opened beside contenders of another kind
+		case g.mixed != nil: // contenders of another kind use the path, so the ticket can never hold its lock
 			if a := s.stepsAside(ctx, q, &g, session.TicketGiven); a != nil {
 				return g, a
 			}
@@ -188,7 +188,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 				return g, fail(http.StatusTooManyRequests, "limit", "%s", why)
 			}
 			defer s.leave(w)
-			continue // look again with the watches armed
+			continue // what changed before the wait was armed does not wake it: look once more
 		}
 		select {
 		case <-w.wake:
@@ -202,8 +202,8 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 	}
 }
 
-// stepsAside ends a ticket that does not hold and returns the answer. It returns nil if the ticket must be
-// looked at again.
+// stepsAside ends a ticket that does not hold its lock, and returns the answer. It returns nil if the ticket
+// has changed: then the caller must look again.
 func (s *Server) stepsAside(ctx context.Context, q *Request, g *sight, why session.TicketEnd) *Answer {
 	switch left, err := s.leavesPlace(ctx, g); {
 	case err != nil:
@@ -214,9 +214,9 @@ func (s *Server) stepsAside(ctx context.Context, q *Request, g *sight, why sessi
 	return s.leaves(ctx, q, g, why)
 }
 
-// leavesPlace removes a node of a ticket that does not hold, unless the ticket has got its lock since the
-// look: another request may have told the caller so, and then the ticket must not end. It returns false if
-// the ticket must be looked at again.
+// leavesPlace removes the node of a ticket that does not hold its lock. It must not do so if the ticket has
+// got the lock since the caller looked, because another request may have told the holder. In that case, and
+// after other changes, it returns false, and the caller must look again.
 func (s *Server) leavesPlace(ctx context.Context, g *sight) (left bool, err error) {
 	var ops []byte
 	add := func(op jute.OpCode, path string, version int32) {
@@ -234,7 +234,7 @@ func (s *Server) leavesPlace(ctx context.Context, g *sight) (left bool, err erro
 	switch {
 	case err != nil:
 		return false, err
-	case out.Refused: // another request has changed the ticket's time or ended the ticket
+	case out.Refused: // the ticket has changed: another request has renewed or ended it
 		return false, nil
 	}
 	switch out.Code {
@@ -257,7 +257,7 @@ func (s *Server) transact(ctx context.Context, g *sight, ids []jute.ID, ops []by
 	return out, err
 }
 
-// leaves() ends a ticket that has lost its node, and returns the answer.
+// leaves() ends a ticket that has no node any longer, and returns the answer.
 func (s *Server) leaves(ctx context.Context, q *Request, g *sight, why session.TicketEnd) *Answer {
 	if err := s.end(ctx, q, g.session.ID, why); err != nil {
 		return unavailable(err)
@@ -274,8 +274,7 @@ func (s *Server) leaves(ctx context.Context, q *Request, g *sight, why session.T
 	return gone(q, &now)
 }
 
-// told() returns the answer for a living ticket. `at` is a time at which the leader had surely heard of the
-// ticket.
+// told() returns the answer for a living ticket. `at` is when the leader last heard of the ticket.
 func (s *Server) told(q *Request, g *sight, at time.Time) *Answer {
 	a := &Answer{Code: http.StatusOK, ETag: g.etag()}
 	ttl := int64(g.session.Timeout)
@@ -304,7 +303,7 @@ func (s *Server) told(q *Request, g *sight, at time.Time) *Answer {
 	return a
 }
 
-// Give gives a ticket back, or leaves the queue.
+// Give gives a ticket back, whether it holds its lock or waits for it.
 func (s *Server) Give(ctx context.Context, q *Request) *Answer {
 	if _, ok := s.serving(q); !ok {
 		return unavailable(errAgain)
@@ -327,7 +326,7 @@ func (s *Server) Give(ctx context.Context, q *Request) *Answer {
 		if q.IfMatch != g.etag() || g.held || g.node == "" {
 			break
 		}
-		// The caller wants to leave the queue only if the ticket still waits.
+		// This request must end only a ticket that waits. If the ticket holds its lock by now, look again.
 		if left, err = s.leavesPlace(ctx, &g); err != nil {
 			return unavailable(err)
 		}
@@ -411,7 +410,7 @@ func (s *Server) List(q *Request) *Answer {
 		all = st.Sessions().SomeTicketsOf(q.Identity.Name, shownTickets)
 	})
 	b := &listBody{V: 1, Tickets: []One{}}
-	for _, x := range all { // the list may be long, so lock the state for one ticket at a time
+	for _, x := range all { // take the state lock for one ticket at a time, because there may be many
 		var g sight
 		(*s.node.Load()).View(func(st *state.State) {
 			g = look(st, x.Ticket.Hash, s.o.Now().UnixMilli(), q.IDs)
@@ -430,7 +429,8 @@ func (s *Server) List(q *Request) *Answer {
 	return &Answer{Code: http.StatusOK, Body: b}
 }
 
-// serving() returns a channel that closes when the server no longer serves, or the callers' tokens change.
+// serving() returns a channel that closes when the server no longer serves, or when the callers' tokens are
+// replaced. `on` is false if one of the two has already happened.
 func (s *Server) serving(q *Request) (off <-chan struct{}, on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

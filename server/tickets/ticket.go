@@ -17,7 +17,7 @@ import (
 
 // sight is the result of one look at the state of a ticket.
 type sight struct {
-	session session.Session // zero value: there is no such ticket
+	session session.Session // without a ticket if there is none with this secret
 	over    session.EndedTicket
 
 	node    string // path of the contender's node; empty: the node was removed
@@ -30,22 +30,22 @@ type sight struct {
 	blocker string
 	behind  *Holder
 	asked   *recipe.Revocation
-	mixed   error // set if the path has another kind of lock, so that the ticket cannot hold it
+	mixed   error // why the ticket can never hold its lock: the path has a lock of another kind
 	seen    int   // number of nodes that were read
 
-	// While the node `obstacle` exists, the ticket does not get its lock. The path is empty for a ticket that
-	// waits for permits. Such a ticket waits while its own node exists, because the grant of the permits
-	// removes that node.
+	// obstacle is the node that keeps the ticket from its lock: while it exists, the ticket does not hold. It
+	// has no path if the ticket waits for permits. Such a ticket waits as long as it has a node in the queue,
+	// because the grant of its permits removes that node.
 	obstacle obstacle
 
 	slots   []int    // numbers of the ticket's permits
 	noSlots string   // why the caller must not use `slots`
 	grant   []byte   // the transaction that makes the ticket's permits; nil: the ticket must wait
-	watch   []string // further paths whose changes may change the sight
+	watch   []string // paths whose changes may change the sight, besides those of `node` and `blocker`
 }
 
-// obstacle is a node with its version; -1 stands for any version. If the node's name has no number, the
-// directories in `above` show whether the node is still the same.
+// obstacle is a node with its version; -1 stands for any version. A node whose name has no number may be
+// removed and made again. Then a directory in `above` shows that by its counter.
 type obstacle struct {
 	path    string
 	version int32
@@ -58,12 +58,12 @@ type counted struct {
 	next int32
 }
 
-// obstacleIn returns a node as an obstacle. `dirs` are the node's directory, and the directories above it
-// that may be removed and made again.
+// obstacleIn returns a node as an obstacle. If the node's name has no number, it also stores the counters of
+// `dirs`: the node's directory, and a directory above it that may be replaced, too.
 func obstacleIn(n tree.Ref, dirs ...tree.Ref) obstacle {
 	o := obstacle{path: n.Path(), version: -1}
 	if recipe.Numbered(n.Name()) {
-		return o // a number is in the name: no other node gets this name
+		return o // no other node gets this name, because it has a number
 	}
 	for _, dir := range dirs {
 		o.above = append(o.above, counted{dir.Path(), dir.Counter()})
@@ -110,7 +110,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	p, g.of, g.obstacle, g.mixed = placeIn(st.Tree(), n.Parent(), rule(layout, own.Kind), own, g.token)
 	switch {
 	case g.mixed != nil:
-	case !p.Found: // another client has changed the meaning of the directory's names
+	case !p.Found: // another client has changed what the names mean: the ticket's node no longer counts
 		g.node = ""
 	default:
 		g.held, g.ahead = !p.Blocked, p.Ahead
@@ -123,7 +123,8 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	return g
 }
 
-// looked() returns how many nodes are read for one look at a lock: all children of its directories.
+// looked() returns how many nodes the server reads to look at a lock: the children of the lock's node, and of
+// the queue and the permits if it is a semaphore.
 func looked(t *tree.Tree, path string) (n int) {
 	queue, permits := recipe.Join(path, recipe.QueueName), recipe.Join(path, recipe.PermitsName)
 	for _, p := range []string{path, queue, permits} {
@@ -153,10 +154,10 @@ func holderOf(t *tree.Tree, path string, ids []jute.ID) *Holder {
 	return h
 }
 
-// readNode returns the data of a node of the ticket, and notes whether an operator has asked the caller to
-// give the lock back.
+// readNode returns the data of the ticket's own node. If an operator has written there that the lock must be
+// given back, readNode stores that in g.asked.
 func (g *sight) readNode(n tree.Ref) []byte {
-	text, _ := n.Data(acl.Super) // as the super user, because the node's ACL may have changed
+	text, _ := n.Data(acl.Super) // the ticket's own node: read it even if its ACL now forbids that
 	data := []byte(text)
 	if asked, ok := recipe.RevocationIn(data); ok {
 		g.asked = &asked
@@ -165,9 +166,9 @@ func (g *sight) readNode(n tree.Ref) []byte {
 }
 
 // placeIn finds a contender's place among the children of a directory. `own` is empty for a new contender.
-// placeIn ignores contenders that came later: if a later contender belongs to another kind of lock, that
-// contender is refused, not this one. But a later node counts if its number is not higher, because then it is
-// not behind this contender. If there is an error and one node causes it, the result `by` is that node.
+// placeIn ignores children that came later: if one of these belongs to another kind of lock, that one is
+// refused, and not this contender. But a later child that is not behind this contender, by its number, does
+// count. If one child causes an error, the result `by` is that child.
 func placeIn(t *tree.Tree, dir tree.Ref, q turns.Rule, own recipe.Contender, token int64) (
 	p turns.Place, of int, by obstacle, err error) {
 	more := true
@@ -193,8 +194,8 @@ func placeIn(t *tree.Tree, dir tree.Ref, q turns.Rule, own recipe.Contender, tok
 	return p, of, by, err
 }
 
-// If a lock of another kind is taken at the path of a queue, alone() returns an error and the node that
-// causes it.
+// alone() returns an error if the path of a queue is also used for a lock of another kind. Then `by` is the
+// node that shows it.
 func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) (by obstacle, err error) {
 	if by, err = rivals(t, dir, turns.UseQueue, others, token); err != nil {
 		return by, err
@@ -206,8 +207,8 @@ func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) (by obstacl
 	return by, nil
 }
 
-// rivals() looks for a living child that belongs to another kind of lock, and returns an error and this
-// child. If `token` is not 0, only children with lower tokens count.
+// rivals() looks for a living contender of another kind of lock, and returns an error and its node. If
+// `token` is not 0, contenders that came later do not count.
 func rivals(t *tree.Tree, dir tree.Ref, own turns.Use, names []string, token int64) (by obstacle, _ error) {
 	live := func(n tree.Ref) bool { return n.Session() != 0 && (token == 0 || n.Stat().Czxid < token) }
 	for name, use := range own.Rivals(names) {
@@ -233,16 +234,16 @@ func rivals(t *tree.Tree, dir tree.Ref, own turns.Use, names []string, token int
 	return by, nil
 }
 
-// newcomer is the result of a look at a lock for a new ticket.
+// newcomer is what a new ticket would find at a lock.
 type newcomer struct {
 	role    recipe.Role
-	seen    int64 // zxid of the last change of the directory's children; 0: there is no directory
+	seen    int64 // zxid of the last change of the lock's children; 0: the lock has no node yet
 	blocked bool
 	behind  *Holder
 	err     error
 }
 
-// lookAt looks at a lock for a new ticket.
+// lookAt tells what a new ticket would find at a lock: whether it must wait, and for what.
 func lookAt(t *tree.Tree, q *Request) (c newcomer) {
 	c.role = recipe.RoleLock
 	q.seen += looked(t, q.Path)
@@ -258,7 +259,7 @@ func lookAt(t *tree.Tree, q *Request) (c newcomer) {
 	}
 	c.seen = dir.Stat().Pzxid
 	if q.Mode == exclusive && q.Layout != recipe.LayoutKazoo && hasReaders(dir) {
-		c.role = recipe.RoleWrite // contenders of Curator's recipes see only contenders of the same recipe
+		c.role = recipe.RoleWrite // Curator's readers and writers see no plain contender, so become a writer
 	}
 	p, _, _, err := placeIn(t, dir, rule(q.Layout, c.role), recipe.Contender{}, 0)
 	c.blocked, c.err = p.Blocked, err
@@ -279,7 +280,7 @@ func hasReaders(dir tree.Ref) (has bool) {
 	return has
 }
 
-// sequencer() returns a text that describes the hold of a ticket to a third party.
+// sequencer() returns a text by which a third party can check the ticket's hold of its lock.
 func (g *sight) sequencer() string {
 	mode, path := fence.Exclusive, g.session.Ticket.Path
 	switch g.session.Ticket.Mode {

@@ -44,7 +44,7 @@ func (l *Lease) Check(ctx context.Context) error {
 // lease is over.
 func (l *Lease) checkErr(ctx context.Context, err error) error {
 	if errors.Is(err, zk.ErrSessionExpired) {
-		l.h.lose(Expired) // the answer may arrive before the notice of the loss
+		l.h.lose(Expired) // the hold may not have been told yet that its session is over
 	}
 	if e := l.Err(); e != nil {
 		return e

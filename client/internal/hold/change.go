@@ -60,7 +60,7 @@ func (h *Hold) downgrade(ctx context.Context, l *Lease) error {
 }
 
 func (h *Hold) downgradeOnce(ctx context.Context, l *Lease) error {
-	if !h.beginChange() { // no lease is added after this
+	if !h.beginChange() { // until the change ends, no lease is added
 		return h.overErr()
 	}
 	h.mu.Lock()
@@ -70,7 +70,7 @@ func (h *Hold) downgradeOnce(ctx context.Context, l *Lease) error {
 	switch {
 	case writes:
 		err = fmt.Errorf("%w: a nested lease needs the write lock", ErrUnsupported)
-	case h.modeNow() == fence.Exclusive: // if it is not, another call has downgraded the hold
+	case h.modeNow() == fence.Exclusive: // otherwise another call has already downgraded the hold
 		err = h.becomeReader(ctx)
 	}
 	if err == nil {
@@ -88,7 +88,7 @@ func (h *Hold) downgradeOnce(ctx context.Context, l *Lease) error {
 }
 
 // lostInChange returns the loss of a hold whose nodes were replaced. It removes the new nodes, unless they
-// stay for a grace.
+// stay until a grace is over.
 func (h *Hold) lostInChange() error {
 	h.mu.Lock()
 	lost, graceful := h.lost, h.graceful
@@ -119,12 +119,12 @@ func (h *Hold) becomeReader(ctx context.Context) error {
 		case err == nil:
 			h.replace(fence.Shared, 0, nil, node.Path)
 		case errors.Is(err, zk.ErrNoNode) && refused != nil && refused.Index > 1 && len(old) > 1:
-			old = old[:1] // another client removed the writer's place in the queue
+			old = old[:1] // another client removed the writer's queue node, so leave it out
 			continue
 		case errors.Is(err, zk.ErrNoNode):
 			h.lose(Removed)
 		case errors.Is(err, zk.ErrBadVersion) && unmark != nil:
-			unmark = nil // another program has written over the mark
+			unmark = nil // another program has replaced the mark of the lock delay, so leave it out
 			continue
 		}
 		return err
@@ -141,8 +141,8 @@ func (h *Hold) overErr() error {
 	return ErrNotHeld
 }
 
-// Upgrade turns a read lock into a write lock, ahead of all waiters. A try fails if other readers hold the
-// lock.
+// Upgrade turns a read lock into a write lock, ahead of all waiters. With `try` set, Upgrade fails if other
+// readers hold the lock.
 func (l *Lease) Upgrade(ctx context.Context, try bool) error {
 	if err := l.Err(); err != nil {
 		return err
@@ -233,9 +233,9 @@ func (h *Hold) BecomeWriter(f func() (*Writer, error)) (bool, error) {
 	return true, h.lostInChange()
 }
 
-// beginChange announces that the nodes of the hold will be replaced; endChange ends the change,
-// after h.replace or a failure. In between the nodes of the hold are unknown, so a release and a
-// monitor wait. Changes come one after another. beginChange returns false if the hold is over.
+// beginChange announces that the nodes of the hold will be replaced. Call endChange after h.replace or a
+// failure. Until then the hold's nodes are unknown, so releases and monitors wait. Changes come one after
+// another. beginChange returns false if the hold is over.
 func (h *Hold) beginChange() bool {
 	for {
 		h.mu.Lock()

@@ -79,8 +79,8 @@ func EndOf(ctx context.Context) error {
 	return session.CtxErr(ctx)
 }
 
-// PublicErr wraps an error of a call in the session with the one that package client exports for it, such as
-// ErrNoAuth for zk.ErrNoAuth. If ctx has ended, it returns EndOf.
+// PublicErr wraps an error of a request in the error that package client exports for it, such as ErrNoAuth
+// for zk.ErrNoAuth. If ctx has ended, it returns EndOf.
 func PublicErr(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return EndOf(ctx)
@@ -98,7 +98,7 @@ func PublicErr(ctx context.Context, err error) error {
 	return err
 }
 
-// callError is the error of a call, with another text.
+// callError is the error of a call. Its text replaces the text of the original error.
 type callError struct {
 	error
 	text string

@@ -26,7 +26,7 @@ type Shared struct {
 type Node struct {
 	Path  string
 	Watch *zk.Watch // the watch set on the node before the grant; may be nil
-	// Place marks a queue node that the hold keeps while another node represents the hold.
+	// Place is true for a queue node that the hold keeps beside the node that represents it.
 	Place bool
 	lock  string // the path of the node's lock, if the hold has several locks
 }
@@ -42,13 +42,13 @@ type Grant struct {
 	Mode  fence.Mode
 	Token fence.Token
 	Asked time.Time       // when the lock was asked for
-	Since session.Reading // when the hold began; never later than it began for other clients
+	Since session.Reading // when the hold began; no other client sees it begin earlier
 	Limits
 
-	Unmark     []zk.Op  // lock delay: operations that remove this hold's mark from the directory
+	Unmark     []zk.Op  // removes the mark that this hold's lock delay left in the directory
 	Unnumbered error    // for permits, why their numbers must not be used
-	Parts      []*Lease // the leases of several locks that are held one by one
-	Candidate  bool     // the node has a value, which the holder may change
+	Parts      []*Lease // one lease for each lock, if the grant is a set of locks
+	Candidate  bool     // the hold is an election's candidate, so its holder may change the data of the node
 
 	// AsReader describes the node that stands for a read hold in the place of the node at `old`; nil if the lock
 	// has no readers.
@@ -76,7 +76,7 @@ type Hold struct {
 	granted  bool     // the hold had a lease at some time
 	over     bool     // released, being released, or lost
 	lost     *loss
-	graceful bool // the nodes stay for the grace after MaxHold, or until Unlock
+	graceful bool // the hold is lost, but its nodes stay until the grace is over or Unlock is called
 	revoked  *recipe.Revocation
 	timers   []*time.Timer
 	unlocked []*Lease      // leases unlocked before other leases of the hold; their contexts end with the hold
@@ -127,7 +127,7 @@ func (h *Hold) enter(ctx context.Context) (*Lease, error) {
 	}
 	l, err := h.addLease(ctx, h.mode)
 	if err != nil {
-		return nil, zk.ErrSessionExpired // the hold was lost at this moment
+		return nil, zk.ErrSessionExpired // the hold was lost before it had its first lease
 	}
 	return l, nil
 }
@@ -155,7 +155,8 @@ func (h *Hold) nodesNow() []Node {
 // held() returns how long the hold has lasted.
 func (h *Hold) held() time.Duration { return h.s.Keeper.Now().Since(h.g.Since) }
 
-// checkNow ends the hold if its deadline or its limit has passed, or if a lock of the set is lost.
+// checkNow ends the hold if its deadline or its limit has passed, or, for a set of locks, if one of them is
+// lost.
 func (h *Hold) checkNow() {
 	if why := h.g.Epoch.WhyOver(); why != 0 {
 		h.EpochOver(why)

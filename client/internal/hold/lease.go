@@ -20,7 +20,7 @@ type Lease struct {
 	cancel context.CancelCauseFunc
 
 	lost    chan struct{}          // closed when the lease is lost
-	revoked chan recipe.Revocation // has room for the one request that is delivered
+	revoked chan recipe.Revocation // buffered, because at most one request to give the lock back is delivered
 
 	// Guarded by h.mu.
 	mode     fence.Mode

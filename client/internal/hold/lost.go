@@ -23,7 +23,7 @@ func (h *Hold) watchNodes() {
 	if h.over {
 		return
 	}
-	// The monitor of a node that was replaced ends when it notices the replacement.
+	// A monitor runs until the hold ends, or until the monitor sees that its node was replaced.
 	ctx := h.life
 	for _, l := range h.g.Parts {
 		h.s.Keeper.Detached(func(context.Context) {
@@ -101,7 +101,8 @@ func (h *Hold) lookAt(ctx context.Context, n Node) (s session.Seen, gone bool, e
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return s, true, nil
-	case errors.Is(err, zk.ErrNoAuth): // the session may not list the directory either
+	// nor may the session list the directory, so count the node as still there
+	case errors.Is(err, zk.ErrNoAuth):
 		return s, false, nil
 	case err != nil:
 		return s, false, err

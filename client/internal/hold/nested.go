@@ -95,7 +95,7 @@ type taskPath struct{ task, path string }
 
 // add() registers a lease under the task that its context names.
 func (n *named) add(l *Lease) {
-	if l.mode == fence.Permit || l.h.g.Parts != nil { // each part is registered by itself
+	if l.mode == fence.Permit || l.h.g.Parts != nil { // for a set, each part is registered instead
 		return
 	}
 	k := taskPath{TaskIn(l.ctx), l.h.g.Path}

@@ -54,7 +54,8 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 		err := h.downgrade(ctx, nil)
 		switch {
 		case errors.Is(err, ErrUnsupported), errors.Is(err, ErrNotHeld):
-			return nil // a nested write lease has been taken, or the last lease of the hold has been unlocked
+			// No downgrade is needed: the whole hold was unlocked, or a nested lease needs the write lock.
+			return nil
 		case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			return fmt.Errorf("%w: %w", ErrReleasePending, err)
 		}
@@ -92,13 +93,13 @@ func (h *Hold) discard(unmark []zk.Op) <-chan struct{} {
 	return gone
 }
 
-// release() gives the lock back. If ctx ends, or `early` is set, the release continues in the background. The
-// hold was valid when its release began, so the work did not overlap with another holder's.
+// release() gives the lock back. If ctx ends, or `early` is set, the release continues in the background. A
+// loss of the hold after this call began does no harm, because the work under the lock is over.
 func (h *Hold) release(ctx context.Context, early bool) error {
 	h.g.Epoch.Remove(h)
 	var answered <-chan struct{}
 	answer := func(bg context.Context) error {
-		h.awaitChange(bg) // the nodes must be known
+		h.awaitChange(bg) // until a change of the mode ends, the nodes to remove are unknown
 		_, answer := h.giveBack(early)
 		return answer(bg)
 	}
@@ -138,7 +139,7 @@ func (h *Hold) giveBack(early bool) (answered <-chan struct{}, answer func(conte
 	if h.g.Parts != nil {
 		if early {
 			for _, l := range h.g.Parts {
-				_ = l.Release() // a part that is lost is free already
+				_ = l.Release() // an error says that this part was lost, so there is nothing to release
 			}
 			return nil, func(context.Context) error { return nil }
 		}
@@ -170,7 +171,7 @@ func (h *Hold) settle(err error) error {
 		return err
 	case errors.Is(err, zk.ErrUncertain), errors.Is(err, zk.ErrThrottled), errors.Is(err, zk.ErrClosed),
 		h.s.Keeper.Cleaning().Err() != nil,
-		refused != nil && refused.Index >= len(nodes): // only the mark could not be written
+		refused != nil && refused.Index >= len(nodes): // only the mark of the lock delay was refused
 		<-h.discard(h.unmark)
 		if h.g.Epoch.WhyOver() == session.Expired {
 			return zk.ErrSessionExpired
@@ -189,10 +190,11 @@ func (h *Hold) releaseErr(err error) error {
 	case errors.Is(err, zk.ErrNoNode):
 		return h.s.Cause(Loss{Path: h.g.Path, Node: h.nodes[0].Path, Reason: Removed})
 	case errors.Is(err, zk.ErrSessionExpired) && h.g.Epoch.Remaining(h.s.Keeper.Now()) > 0:
-		// The client did not miss its deadline, so the session may have ended during the work.
+		// The session ended although its deadline had not passed, so perhaps it ended while the holder still
+		// worked.
 		return h.s.Cause(Loss{Path: h.g.Path, Node: h.nodes[0].Path, Reason: Expired})
 	case errors.Is(err, zk.ErrSessionExpired):
-		return nil // the node went with the session, after the work was done
+		return nil // the session and its node timed out after the holder had stopped its work
 	}
 	return PublicErr(context.Background(), err)
 }

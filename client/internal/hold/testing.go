@@ -25,7 +25,7 @@ func (l *Lease) Nests(other *Lease) bool { return l.h == other.h }
 func (l *Lease) Held() time.Duration { return l.h.held() }
 
 // Hang stops the timers of the hold, as if the program hangs. It reports whether the only timer was the one
-// for the first look at the hold's nodes.
+// after which the hold watches its own nodes.
 func (l *Lease) Hang() bool {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()

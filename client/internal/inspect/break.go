@@ -13,10 +13,10 @@ import (
 )
 
 // Break returns a function that deletes the node at `target` if its czxid is `token` and allow() returns no
-// error. The function is safe to repeat. If a node without a number is removed and made again at the same
-// path, it has the same version as before. So the transaction also makes and removes a sequential node beside
-// it. The number of this sequential node shows whether any node was made in the directory since the function
-// looked.
+// error. The function is safe to repeat. The node's version cannot show that a node without a number was
+// removed and made again at the same path. So the deletion is a transaction that also makes and removes a
+// sequential node in the directory. The number of that node shows whether any node was made in the directory
+// after `target` was read.
 func Break(
 	ctx context.Context, target string, token fence.Token, allow func(zk.Node) error,
 ) func(*session.Epoch) error {
@@ -51,8 +51,9 @@ func Break(
 		if d == nil || is == nil || is.Czxid != n.Stat.Czxid {
 			return session.ErrAgain
 		}
-		// The stat has only the lower 31 bits of the next sequence number, and zlockd's numbers continue below
-		// zero. So every other try assumes a negative number.
+		// The transaction must guess the number of the sequential node that it makes and removes. The directory's
+		// stat gives only the lower 31 bits of it, and zlockd's numbers continue below zero when they wrap. So
+		// assume a positive and a negative number in turn.
 		wrapped ^= math.MinInt32
 		next := int32(uint32(d.Cversion+d.NumChildren)/2) ^ wrapped
 		_, err = e.Conn().Multi(ctx, zk.Delete{Path: target, Version: n.Stat.Version},

@@ -73,7 +73,7 @@ func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, er
 	return in.queue(dirs...), nil
 }
 
-// inspection is one look at a lock.
+// inspection is what the requests for one description of a lock share.
 type inspection struct {
 	e      *session.Epoch
 	ctx    context.Context
@@ -134,8 +134,8 @@ func (in *inspection) list(d *turns.Dir) error {
 // inspectParallel is how many nodes are read at a time.
 const inspectParallel = 16
 
-// read() reads the contenders among some children. It leaves out nodes that have gone since. It also leaves
-// out lasting nodes, unless contenders wait for them because of their numbers.
+// read() reads the contenders among some children. It leaves out nodes that were removed after the list was
+// read. It also leaves out lasting nodes, unless contenders wait for them because of their numbers.
 func (in *inspection) read(d *turns.Dir, names []string) error {
 	names = slices.DeleteFunc(names, func(n string) bool {
 		other := !recipe.MayContend(n)
@@ -230,7 +230,7 @@ func Walk(
 			return err
 		}
 		if q.Kind == recipe.KindSemaphore {
-			return nil // its parts are not locks of their own
+			return nil // the children of a semaphore belong to it and are not locks themselves
 		}
 	}
 	if depth == 0 {

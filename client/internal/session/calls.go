@@ -52,7 +52,7 @@ func FiredOf(w *zk.Watch) <-chan struct{} {
 	return w.Fired()
 }
 
-// Seen is what a look at a node has found, and the watch that fires when the node ends.
+// Seen is what See() has found out about a node, with the watch that fires when the node ends.
 type Seen struct {
 	zk.Node
 	Listed bool      // See() found the node only in the list of its directory

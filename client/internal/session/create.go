@@ -17,9 +17,9 @@ type Node struct {
 	zk.Create
 	Lasting bool // the directory must stay even when it is empty
 
-	// If Create makes several nodes, the fields below count only in the first one.
-	Also []zk.Op // further operations of the same transaction; if there are any, a missing directory is an error
-	List bool    // list the directory in the same flight of requests
+	// If Create makes several nodes, it reads the fields below only from the first node.
+	Also []zk.Op // more operations for the transaction; if there are any, a missing directory is an error
+	List bool    // request the list of the directory along with the creation
 }
 
 // Dir returns the node's directory.
@@ -121,8 +121,8 @@ func (e *Epoch) ask(nodes []Node) creation {
 	return r
 }
 
-// Ask adds one operation to a flight as a request, or several operations as a transaction. The channel closes
-// when the outcome is known or can no longer arrive.
+// Ask adds to p one operation as a request, or several operations as a transaction. The channel closes when
+// the outcome is known or can no longer arrive.
 func Ask(p *zk.Pipe, ops ...zk.Op) (<-chan struct{}, func(context.Context) ([]zk.Result, error)) {
 	if len(ops) == 1 {
 		switch op := ops[0].(type) {
@@ -172,7 +172,7 @@ func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, erro
 		made, list, err := r.answer(ctx, e)
 		switch {
 		case errors.Is(err, zk.ErrNoNode) && r.nodes[0].Also == nil:
-			// The server may remove a container again before the next attempt, any number of times.
+			// Repeat this without limit: the server may remove the empty container again before each next attempt.
 			first := r.nodes[0]
 			if err := e.Ensure(ctx, first.Dir(), first.Lasting, first.ACL); err != nil {
 				return nil, nil, err
@@ -224,7 +224,7 @@ func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error 
 // transaction takes effect as a whole or not at all.
 func (e *Epoch) recover(ctx context.Context, nodes []Node) (made []Made, err error) {
 	defer func() {
-		if err != nil { // if such nodes exist, they end with the session, or the reaper finds them
+		if err != nil { // the outcome is still unknown: let the reaper remove nodes that may exist
 			e.reapLost(nodes)
 		}
 	}()
@@ -253,7 +253,7 @@ func (e *Epoch) recover(ctx context.Context, nodes []Node) (made []Made, err err
 		made = append(made, n.at(path, *st))
 	}
 	if len(made) < len(nodes) {
-		for _, n := range made { // another client has removed the other nodes
+		for _, n := range made { // another client removed some of the nodes, so remove the others too
 			e.Reap(n.Path)
 		}
 		return nil, nil

@@ -44,7 +44,7 @@ func (o *Options) checkTimeout(granted time.Duration) error {
 }
 
 // Margin returns the safety margin for a session with timeout t: the session counts as ended that long before
-// its possible end.
+// the server may end it.
 func (k *Keeper) Margin(t time.Duration) time.Duration { return k.opt.marginFor(t) }
 
 // left() returns the time until the deadline. The caller holds e.mu.

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	Timeout time.Duration
 	Margin  time.Duration // 0: max(T/5, 1 s) for a session timeout T
-	// time between extra looks during a wait; 0: no extra looks; negative: the session timeout sets the time
+	// how often a waiter looks at its node without an event; 0: never; negative: the session timeout decides
 	Safety time.Duration
 	TLS    *tls.Config
 	Auth   []zk.Auth

@@ -14,8 +14,8 @@ import (
 // removed.
 func (e *Epoch) Reap(paths ...string) <-chan struct{} { return e.ReapMarked(paths, nil) }
 
-// ReapMarked removes nodes together with the mark that names them, if the mark exists. It removes both in one
-// transaction, because once the nodes are gone the mark may belong to another contender.
+// ReapMarked removes nodes, and with them the mark of a lock delay that names them, if it exists. It does
+// both in one transaction: once the nodes are gone, the mark may belong to another contender.
 func (e *Epoch) ReapMarked(paths []string, unmark []zk.Op) <-chan struct{} {
 	dirs := make([]string, len(paths))
 	ops := make([]zk.Op, len(paths))
@@ -28,7 +28,7 @@ func (e *Epoch) ReapMarked(paths []string, unmark []zk.Op) <-chan struct{} {
 			if !zk.IsRefusal(err) {
 				return err
 			}
-			// The node is gone, or the session may not write the mark.
+			// The transaction was refused: a node is gone, or the mark may not be removed. Delete the nodes alone.
 		}
 		return e.deleteEach(ctx, paths...)
 	})

@@ -64,8 +64,8 @@ type Terms struct {
 	Wait          time.Duration
 }
 
-// Lasting reports whether the lock's directory must stay when it is empty. A lock delay keeps its
-// mark in the directory's data, and kazoo makes a directory once and not again.
+// Lasting reports whether the lock's directory must stay when it is empty. A lock delay keeps its mark in the
+// directory's data, and kazoo does not make a missing directory a second time.
 func (t *Terms) Lasting() bool { return t.LockDelay > 0 || t.Layout == recipe.LayoutKazoo }
 
 // Errors of calls. Package client has them under the same names, and documents them.
@@ -86,7 +86,7 @@ type attempt struct {
 	tasked  bool     // the context has named the task
 	leave   func()   // gives the turn in the local queue to the next contender
 	alone   bool     // the attempt is never nested, and it does not use the local queue
-	permits bool     // the queue is for permits; its first contender holds no permit
+	permits bool     // the queue is for permits, so its first contender holds no permit yet
 	dirs    []string // all directories in which the attempt makes nodes; nil: only dir
 }
 
@@ -218,7 +218,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *hold.Leas
 	a.tasked = hold.TaskIn(ctx) != ""
 	a.task = hold.TaskOf(ctx)
 	ctx = hold.Task(ctx, a.task)
-	// In Curator's layout, a try for permits takes no place in the queue.
+	// In Curator's layout, a call for permits that may not wait takes no place in the queue.
 	outside := a.Try && a.Mode == fence.Permit && a.Terms.Layout == recipe.LayoutCurator
 	if a.Mode != fence.Shared && !a.Terms.OwnPlace && !a.alone && !outside {
 		a.leave, err = c.localQueues.enter(ctx, localKey{a.Terms.Layout, a.dir}, a.Try)
@@ -249,8 +249,8 @@ func (a *attempt) nested(ctx context.Context) (*hold.Lease, error) {
 }
 
 // localQueues has one queue within the process for each path. The exclusive contenders for the path wait in
-// this queue, so that only one of them at a time has a node in the server's queue. A turn is only the right
-// to compete at the server: each hold has a node of its own, which no other attempt takes over.
+// this queue, so that only one of them at a time has a node in the server's queue. A turn gives only the
+// right to compete at the server. Each hold has a node of its own: no attempt takes over the node of another.
 type localQueues struct {
 	mu sync.Mutex
 	m  map[localKey][]chan struct{} // the contenders that wait while another has the turn
@@ -262,7 +262,8 @@ type localKey struct {
 }
 
 // enter() waits for the turn, and returns a function that passes the turn to the next contender. This
-// function may be called more than once. A try takes the turn only if no other contender has it.
+// function may be called more than once. If `try` is set, enter() takes the turn only if no other contender
+// has it.
 func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (leave func(), err error) {
 	leave = sync.OnceFunc(func() {
 		g.mu.Lock()
@@ -309,7 +310,8 @@ func (g *localQueues) pass(key localKey) {
 }
 
 // contender is one attempt in one session, for recipes that need more than one list to decide: a lock with a
-// policy, an upgrade, permits. A queue of numbered nodes needs fewer lists. It has its own loop, waiter.wait.
+// policy, an upgrade, permits. A queue of numbered nodes has a loop of its own, waiter.wait, which needs
+// fewer lists.
 type contender[T any] interface {
 	// next() looks at the queue, and returns what the contender must do according to package turns.
 	next(ctx context.Context) (turns.Step, error)
@@ -318,8 +320,8 @@ type contender[T any] interface {
 	act(ctx context.Context, step turns.Step) (*T, error)
 }
 
-// contend() looks, decides and acts until the contender has its lock. An event alone grants nothing, because
-// after it the contender looks again.
+// contend() looks, decides and acts until the contender has its lock. After each event it looks again, so no
+// event alone grants the lock.
 func contend[T any](ctx context.Context, c contender[T]) (*T, error) {
 	for {
 		step, err := c.next(ctx)

@@ -18,10 +18,10 @@ import (
 // delayRecord encodes the mark of `holder`; an empty `holder` takes the mark back.
 func delayRecord(holder string) []byte { return recipe.Record{Holder: &holder}.Encode() }
 
-// lockDelay waits if the last holder went away without unlocking. A writer then marks the directory with its
-// own id. A reader leaves no mark, because its end needs no delay. It removes the mark of the dead holder, so
-// that the next reader need not wait again. While lockDelay waits, the waiter's own node remains the first.
-// lockDelay overwrites only marks of contenders, never the data of another program.
+// lockDelay waits if the last holder went away without unlocking. Then a writer marks the directory with its
+// own id. A reader removes the mark of the dead holder, so that the next reader need not wait again. It
+// leaves no mark of its own, because its end needs no delay. While lockDelay waits, the waiter's own node
+// remains the first. lockDelay overwrites only marks of contenders, never the data of another program.
 func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 	own, writes := w.id.UUID(), w.q.Kind.Exclusive()
 	for {
@@ -73,14 +73,15 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 	}
 }
 
-// delayLeft returns how much is left of the lock delay after a dead holder. If no contender has marked the
-// holder as dead yet, delayLeft writes this mark. The delay begins at the server's time of the write.
+// delayLeft returns how much is left of the lock delay after a holder died. If the record does not say yet
+// that the holder is dead, delayLeft writes that. The delay begins when the server applies this write.
 func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record) (time.Duration, error) {
 	delay := w.a.Terms.LockDelay
 	if !rec.Dead {
 		rec.Dead = true
 		err := w.setMark(ctx, dir, rec.Encode())
-		if errors.Is(err, zk.ErrNoAuth) && !w.q.Kind.Exclusive() { // without a stamp, the reader uses its own clock
+		// The reader may not write that the holder is dead, so it measures the delay by its own clock.
+		if errors.Is(err, zk.ErrNoAuth) && !w.q.Kind.Exclusive() {
 			if w.deathSeen.IsZero() {
 				w.deathSeen = time.Now()
 			}
@@ -112,8 +113,8 @@ func lives(names []string, uuid string) bool {
 	})
 }
 
-// lockDelay delays a grant if the mark's owner went away without unlocking. It reports whether the
-// attempt must look again.
+// lockDelay delays a grant if the door has a mark whose owner went away without unlocking. It reports whether
+// the attempt must look again.
 func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	v := w.dir.view(w.a.Terms.Policy)
 	dead := v.Door.Kind != recipe.DoorOpen && v.Door.Owner != w.id && v.DoorOwner() == nil
@@ -123,12 +124,12 @@ func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	case !w.dir.rec.Dead:
 		return true, w.dir.setDead(ctx)
 	case !w.queued:
-		return true, w.enqueue(ctx) // DelayLeft needs the server's time of the waiter's own node
+		return true, w.enqueue(ctx) // DelayLeft needs the time at which the server made the waiter's own node
 	}
 	left := turns.DelayLeft(w.a.Terms.LockDelay, w.dir.stamp, w.Stat.Ctime, time.Since(w.born))
 	switch {
 	case left <= 0 && w.reads():
-		return true, w.dir.setDoor(ctx, recipe.Door{}) // so that the next reader need not wait again
+		return true, w.dir.setDoor(ctx, recipe.Door{}) // open the door, so that the next reader need not wait again
 	case left <= 0:
 		return false, nil
 	case w.a.Try:

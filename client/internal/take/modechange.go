@@ -17,7 +17,8 @@ import (
 // `old`.
 func (a *attempt) asReader(e *session.Epoch, old string) session.Node {
 	id := newNodeID(e.ID())
-	// With a policy, the door's mark has the old id, so the fresh id makes the mark stale.
+	// With a policy, the door still has a mark with the writer's id. The reader gets a fresh id, so the mark
+	// loses its owner and counts as stale.
 	path := recipe.Join(a.Path, recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}.Name(true))
 	if !a.Terms.PolicySet {
 		// The read node takes the write node's number, so that no waiting writer is before it.

@@ -21,7 +21,7 @@ type Permits struct {
 	path  string
 	terms *Terms
 	tell  func(hold.Event) // nil: no function listens
-	wish  atomic.Int64     // the number of permits that the program gave
+	wish  atomic.Int64     // how many permits the semaphore has, according to the program
 	d     semLayout
 	told  sync.Once // so that a different stored number is reported only once
 }
@@ -51,7 +51,7 @@ func semLayoutOf(l recipe.Layout, path string) semLayout {
 	}
 }
 
-// semSight is the result of a look at a semaphore's path.
+// semSight is what look() has found at a semaphore's path.
 type semSight struct {
 	limit int     // the number of permits that the semaphore has
 	store []zk.Op // operations that store the number together with the new nodes; nil: no operations

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// permitting is an attempt to take n permits. The attempt is the head of the queue, or it is a try without a
-// place in the queue.
+// permitting is an attempt to take n permits: either by the head of the queue, or by a call that may not wait
+// and has no place in the queue.
 type permitting struct {
 	s        *Permits
 	e        *session.Epoch
@@ -28,9 +28,9 @@ type permitting struct {
 	unstored bool     // the client may make the nodes, but not store the number of permits
 }
 
-// grab() makes the nodes of the permits, with free numbers. The same transaction contains the operations in
-// `check`, and stores the number of permits if none is stored. If grab() returns neither nodes nor an error,
-// the contender looks again. A missing directory is an error.
+// grab() makes the nodes of the permits and gives them free numbers. The same transaction contains the
+// operations in `check`, and stores the number of permits if none is stored. If grab() returns neither nodes
+// nor an error, the contender looks again. A missing directory is an error.
 func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]session.Made, error) {
 	if p.unstored {
 		p.sight.store = nil
@@ -80,8 +80,8 @@ func (p *permitHead) next(ctx context.Context) (turns.Step, error) {
 			do, err := turns.DecidePermits(p.sight.limit, len(p.used), p.n)
 			return turns.Step{Do: do}, err
 		}
-		// With kazoo's layout, the queue is not below the path, so the attempt's own node may exist without the
-		// path.
+		// With kazoo's layout, the queue is not below the path. So the path may be missing although the attempt's
+		// own node exists. If that node still exists, make the path.
 		if err := p.own.lookOwn(ctx); err != nil {
 			return turns.Step{}, err
 		}
@@ -103,8 +103,8 @@ func (p *permitHead) look(ctx context.Context) error {
 	return err
 }
 
-// act() takes the permits if the node of its own place still exists. If another client has removed that node,
-// another head may be counting the same permits.
+// act() takes the permits if the attempt's node in the queue still exists. Without that node, another attempt
+// may be the head of the queue and take the same permits.
 func (p *permitHead) act(ctx context.Context, step turns.Step) (*hold.Grant, error) {
 	if step.Do == turns.Wait {
 		p.a.waitsForPermits(p.own.Path, p.s.d.leases, p.used)
@@ -130,10 +130,10 @@ func (p *permitHead) act(ctx context.Context, step turns.Step) (*hold.Grant, err
 	return p.s.holdOf(p.a, p.e, made, p.used)
 }
 
-// permitTry is a try without a place in the queue. The try makes the nodes of its permits, and
-// turns.TryPermits decides by the places of these nodes. If another contender is in the queue, the try
-// removes the nodes that it made. If enough permits are free nevertheless, the other contender is about to
-// get its permits, and the try looks again.
+// permitTry takes permits without waiting and without a place in the queue. It makes the nodes of its
+// permits, and turns.TryPermits decides by the places of these nodes. If another contender is in the queue,
+// permitTry removes its nodes. If enough permits are free nevertheless, the other contender is about to get
+// its permits, and permitTry begins again.
 type permitTry struct {
 	permitting
 	before zk.Names // the queue, before the permits were made
@@ -141,11 +141,11 @@ type permitTry struct {
 	taken  int // how often another client took the numbers first
 }
 
-// tryAgain bounds how often a try looks again because another contender is in the queue.
+// tryAgain bounds how often permitTry begins again because another contender is in the queue.
 const tryAgain = 5
 
-// takenAgain bounds how often a try takes other numbers because another try was faster. Each time, at least
-// one of these tries gets its numbers.
+// takenAgain bounds how often permitTry chooses other numbers because another client took the same numbers
+// first. Each time, at least one client gets its numbers.
 const takenAgain = 100
 
 func (t *permitTry) next(ctx context.Context) (turns.Step, error) {
@@ -159,7 +159,8 @@ func (t *permitTry) next(ctx context.Context) (turns.Step, error) {
 	if err == nil {
 		t.before, err = t.s.queue(ctx, t.e)
 	}
-	if err == nil && t.before.Len() > 0 { // a contender waits in the queue or is about to leave it
+	// The queue is not empty: a contender waits, or has got its permits and is about to leave.
+	if err == nil && t.before.Len() > 0 {
 		return turns.Step{Do: turns.Wait}, nil
 	}
 	return turns.Step{Do: turns.Grant}, err
@@ -197,7 +198,8 @@ func (t *permitTry) act(ctx context.Context, step turns.Step) (*hold.Grant, erro
 	}
 	if verdict == turns.PermitsTaken && t.taken < takenAgain {
 		t.taken++
-		t.skip = rand.IntN(t.sight.limit) // otherwise all late tries would take the lowest free numbers again
+		// Otherwise all calls that came too late would choose the lowest free numbers again.
+		t.skip = rand.IntN(t.sight.limit)
 		return nil, nil
 	}
 	if t.tries++; verdict == turns.PermitsRefused || t.tries == tryAgain {
@@ -215,8 +217,9 @@ func (s *Permits) queue(ctx context.Context, e *session.Epoch) (zk.Names, error)
 	return names, err
 }
 
-// judge() decides about the permits that a try made, and returns all permits. The queue is listed before the
-// permits.
+// judge() decides about the permits that a call made without waiting, and returns all permits. It lists the
+// queue before the permits. So it does not miss a contender that takes permits and leaves the queue in
+// between.
 func (t *permitTry) judge(ctx context.Context, own []session.Made) (turns.PermitVerdict, []string, error) {
 	p := t.e.Conn().Pipe()
 	queue, permits := p.Names(t.s.d.lock), p.Names(t.s.d.leases)

@@ -29,7 +29,8 @@ func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	case err != nil:
 		return err
 	case s.Listed:
-		w.own, w.since = s.Watch, since // a watch on the directory, which lists the node
+		// the own node was only in the directory's list, so this watch is on the directory
+		w.own, w.since = s.Watch, since
 		return nil
 	case s.Stat.EphemeralOwner != w.e.ID():
 		return w.displaced() // another client made a node of that name
@@ -79,13 +80,13 @@ func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// A waiter with two or more contenders ahead watches the last of them. When the last one is gone, the waiter
-// must list once more, because the last one may have left without holding the lock. During this round trip no
-// contender holds the lock. So if holds are about as short as a round trip, a waiter looks one turn earlier.
-// It waits for the contender before the last one and then lists, most likely while the last one holds the
-// lock. When the last one goes, the waiter already knows that no other contender is ahead. This costs one
+// A waiter with two or more contenders ahead watches the last of them, its blocker. When the blocker is gone,
+// the waiter must list once more, because the blocker may have left without holding the lock. During this
+// round trip no contender holds the lock. So if holds are about as short as a round trip, the waiter lists
+// one turn earlier: when the contender before the blocker is gone, most likely while the blocker holds the
+// lock. When the blocker goes too, the waiter already knows that no other contender is ahead. This costs one
 // more request and one more event for each hold, and a release wakes two waiters instead of one. So waiters
-// look ahead only if they know that turns are short.
+// do it only if they know that turns are short.
 
 // paces remembers how long a turn lasted in the queues that a client waited in.
 type paces struct {
@@ -105,8 +106,8 @@ func (p *paces) note(dir string, turn time.Duration) {
 	p.dirs[dir] = turn
 }
 
-// short() reports whether turns in dir are known to be short. A turn is short if it takes less than shortTurn
-// times as long as `place`: the time in which the waiter got its place, with one write and one round trip.
+// short() reports whether turns in dir are known to be shorter than shortTurn times `place`. The argument
+// `place` is the time in which the waiter got its place, with one write and one round trip.
 func (p *paces) short(dir string, place time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +121,9 @@ const (
 	shortList = 256
 )
 
-// Of the contenders ahead, lookAhead waits until the last but one is gone, and then lists the directory. With
-// the list request it sets watches on the last one and on the waiter's own node, for the wait that follows.
+// lookAhead waits for the end of p.Before, the contender just ahead of p.Blocker, and then lists the
+// directory. With the list request it sets watches on p.Blocker and on the waiter's own node, for the wait
+// that follows.
 func (w *waiter) lookAhead(ctx context.Context, p turns.Place) (*zk.Names, error) {
 	last := recipe.Join(w.a.dir, p.Blocker.Name)
 	if _, err := w.await(ctx, recipe.Join(w.a.dir, p.Before.Name), p.Ahead-1, wakers{}); err != nil {
@@ -132,8 +134,8 @@ func (w *waiter) lookAhead(ctx context.Context, p turns.Place) (*zk.Names, error
 	return names, err
 }
 
-// tryLook looks at the queue before a try writes. A server that lags behind may show a released lock as
-// taken, so tryLook refuses the try only after a sync.
+// tryLook looks at the queue before a call that may not wait writes anything. A server that lags behind may
+// show a released lock as taken, so tryLook refuses the call only after a sync.
 func tryLook(ctx context.Context, e *session.Epoch, dir string, look func() error) error {
 	err := look()
 	if !errors.Is(err, hold.ErrNotAcquired) {

@@ -32,11 +32,11 @@ func underPolicy(ctx context.Context, e *session.Epoch, a *attempt) (*hold.Grant
 type policyWaiter struct {
 	waiter
 	queued bool
-	synced bool // a try has asked its server to catch up
+	synced bool // the server was asked to catch up, so a refusal is final
 	dir    policyDir
 
 	upgrades bool // the field `id` belongs to a read hold that upgrades
-	entered  bool // the queue node is new, and the record was read just before
+	entered  bool // the attempt has read the record and made its queue node just now
 
 	closed bool // this attempt has closed the door at least once
 }
@@ -66,7 +66,8 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold.Grant, error) {
 	return contend(ctx, w)
 }
 
-// next() looks and decides. Because the server may lag behind, a try is refused only after a sync.
+// next() looks and decides. It refuses a call that may not wait only after a sync, because the server may lag
+// behind.
 func (w *policyWaiter) next(ctx context.Context) (turns.Step, error) {
 	if err := w.look(ctx); err != nil {
 		return turns.Step{}, err
@@ -240,9 +241,9 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold.Grant, error) {
 		if err != nil {
 			return nil, err // the attempt still has its place, and gives it up when it ends
 		}
-		// After look() and before grant(), another client removed the directory and made it again, so grant()
-		// checked the version of another record. The attempt's next place will have another id, so remove the
-		// present place now.
+		// Another client removed the directory and made it again between look() and grant(). So the server checked
+		// the version of another record. The attempt's next place will have another id, so remove the present place
+		// now.
 		w.withdraw(ctx, false, false)
 		w.dir.fresh, w.closed = false, false
 		w.id, w.queued = newNodeID(w.e.ID()), false

@@ -170,7 +170,7 @@ func (d *policyDir) setDead(ctx context.Context) error {
 // changes the record while the writer holds the lock.
 func (d *policyDir) unmark(cfg *Terms) []zk.Op {
 	if cfg.LockDelay == 0 {
-		return nil // the mark is stale without its node
+		return nil // without its owner's node the mark is stale, so it may stay
 	}
 	return d.setOps(d.rec.WithDoor(recipe.Door{}))
 }

@@ -46,7 +46,7 @@ func (q queue) run(ctx context.Context, e *session.Epoch, a *attempt) (*hold.Gra
 	}
 	gone := w.e.ReapMarked([]string{w.Path}, w.unmark)
 	if errors.Is(err, hold.ErrNotAcquired) {
-		// A try must not leave a node behind, because others would wait for it.
+		// A call that is refused must not leave a node behind, because others would wait for the node.
 		session.AwaitGone(ctx, gone)
 	}
 	return nil, lostPlace(err)
@@ -60,7 +60,8 @@ func (q queue) node(a *attempt, id recipe.ID) session.Node {
 	return n
 }
 
-// precheck lets a try look before it writes: if another contender is ahead, the try writes nothing.
+// precheck looks at the queue for a call that may not wait. If another contender is ahead, the call is
+// refused before it writes anything.
 func (q queue) precheck(ctx context.Context, e *session.Epoch, a *attempt) error {
 	return tryLook(ctx, e, a.dir, func() error {
 		names, err := e.Conn().Names(ctx, a.dir)
@@ -96,16 +97,16 @@ type waiter struct {
 	self recipe.Contender // the contender that the name of the waiter's own node describes
 
 	asked     session.Reading // the time before the client asked the server for the place
-	made      uint64          // the number of the connection at that time
+	made      uint64          // the number of the connection on which the place was requested
 	waited    bool            // the contender had to wait for another one
-	late      bool            // the contender may have got the lock some time after its place
+	late      bool            // the grant may have come some time after the request for the place
 	deathSeen time.Time       // lock delay: when a reader that may not write found the last holder dead
 	unmark    []zk.Op         // lock delay: operations that remove this contender's mark from the directory
 
 	born    time.Time     // when the client learned of its place
 	took    time.Duration // how long the waiter needed to get the place
 	begun   time.Time     // when the first wait began
-	ahead   int           // how many contenders were ahead at that time
+	ahead   int           // how many contenders were ahead when the first wait began
 	armed   *zk.Watch     // a watch set in advance on the node at armedAt; nil: none
 	armedAt string
 
@@ -119,9 +120,8 @@ func newWaiter(e *session.Epoch, a *attempt, q queue, own session.Made) *waiter 
 }
 
 // wait() follows the rule of the queue: list the contenders, find the one to wait for, wait for its end, and
-// list again. An event alone grants nothing. The waiter does not list again if few contenders are ahead and
-// none of them leaves another node in its place. Then it is enough that these contenders are gone and that
-// the waiter's own node is still there.
+// list again. If few contenders are ahead and none of them leaves another node in its place, the waiter does
+// not list again: it is enough that these contenders are gone and that the waiter's own node is still there.
 func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error) {
 	for {
 		if names == nil {
@@ -180,9 +180,8 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold.Grant, error)
 			}
 			names = nil
 		default:
-			// If a contender came or went after the waiter's own node was made, another waiter may have seen
-			// that contender ahead of this one. So the hold counts from now on, not from the request for the
-			// place.
+			// If a contender came or went after the waiter's own node was made, another waiter may have seen that
+			// contender ahead of this one. So the hold begins only now, and not with the request for the place.
 			w.late = w.late || names.Stat.Pzxid != w.Stat.Czxid
 			g, err := w.first(ctx, p, names)
 			if err == nil {

@@ -67,7 +67,7 @@ func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n i
 	if err != nil {
 		return nil, err
 	}
-	// For the internal lock, only the options that describe its owner apply.
+	// The lock of the semaphore's queue has only those options of the call that describe its owner.
 	head, cfg := *a, *a.Terms
 	cfg.LockDelay, cfg.MaxHold, cfg.Linger = 0, 0, false
 	head.leave, head.Terms, head.permits = func() {}, &cfg, true
@@ -76,11 +76,11 @@ func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n i
 		return nil, err
 	}
 	g, err := contend(ctx, newPermitHead(s, a, turn, n))
-	// Send the release of the internal lock now. Otherwise the client's next request, for example a try, could
-	// find that lock held.
+	// Release the lock of the queue at once. Otherwise the client's next request, for example a TryAcquire,
+	// could find it held.
 	s.c.GiveBack(turn)
 	if err == nil {
-		a.leave() // the local queue is only for the internal lock
+		a.leave() // permits are granted: only the queue needs the turn in this process
 	}
 	return g, lostPlace(err)
 }

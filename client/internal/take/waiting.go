@@ -33,7 +33,7 @@ func (a *attempt) waitsInQueue(node string, names *zk.Names, p turns.Place) {
 		}
 	}
 	if !p.Found {
-		ev.Of++ // this contender would be the last
+		ev.Of++ // the call has no place in the list, so count it as well
 	}
 	if !a.permits && first.Name != "" {
 		ev.Holder = recipe.Join(a.dir, first.Name)
@@ -72,7 +72,7 @@ func (w *policyWaiter) waits() {
 		}
 	}
 	if !queued {
-		ev.Of++ // this contender would be the last
+		ev.Of++ // the call has no place in the list, so count it as well
 	}
 	w.a.waits(ev)
 }

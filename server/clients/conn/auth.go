@@ -78,8 +78,8 @@ func (c *Conn) saslFailed(xid int32) bool {
 		code = jute.SessionClosedRequireAuth
 	}
 	c.shared.Metrics.AuthFailed.Add(1)
-	// The answer itself is delayed: a client that fails at the moment of connecting mistakes an early answer
-	// for a time-out.
+	// Delay the answer, and not only the end of the connection: some clients that fail while they connect take
+	// an early answer for a time-out.
 	time.Sleep(authPenalty)
 	if c.reply(xid, jute.OpSASL, 0, code, jute.AppendBuffer(nil, nil)) {
 		c.out.Last(nil, ends.Auth)

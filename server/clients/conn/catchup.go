@@ -12,9 +12,9 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// catchUpChunk is how many paths of a setWatches are compared with the tree under one hold of the state lock;
-// catchUpBytes bounds their total length. A change between two chunks is not missed: a later chunk that has
-// the path finds the change, and an earlier chunk has set a watch, which reports it.
+// A setWatches is compared with the tree in chunks, each under one hold of the state lock: at most
+// catchUpChunk paths, with catchUpBytes bytes in total. A change between two chunks is not missed. If its
+// path comes later, the comparison finds the change; if its path came earlier, the watch is set and fires.
 const (
 	catchUpChunk = 500
 	catchUpBytes = 256 << 10
@@ -87,8 +87,8 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 }
 
 // setWatches carries out a setWatches, a chunk at a time. If the frame is longer than other frames may be,
-// only its header has been read, and setWatches works while the rest arrives. It checks a shorter frame
-// completely before it sets a watch.
+// only its header is here: setWatches begins, and reads the rest as it arrives. In a shorter frame it first
+// checks the form of all lists, so that a malformed one sets no watch.
 func (c *Conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	p := pieces{c: c}
 	if c.reader.within == 0 {
@@ -102,7 +102,7 @@ func (c *Conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	for _, list := range request.Lists(&u.step, op) {
 		n := p.int()
 		if n == -1 {
-			p.fail() // a list must not be null
+			p.fail() // -1 stands for null, and a list must not be null
 		}
 		for ; n > 0 && u.open && p.why == ends.None; n-- {
 			u.add(list, p.string())

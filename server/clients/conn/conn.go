@@ -45,7 +45,7 @@ import (
 // Timeouts of a connection, and of its end.
 const (
 	authPenalty = 100 * time.Millisecond // delay after a failed authentication
-	headerGrace = time.Second            // limit for the rest of the header if the length is too large
+	headerGrace = time.Second            // how long the header of a too long frame may take to arrive
 	frameTime   = 120 * time.Second      // how long a whole frame may take
 )
 
@@ -126,9 +126,9 @@ type readRun struct {
 	view     func(*state.State)
 	long     *longReply // the long reply that the run has begun
 	need     int        // bytes of memory that the run needs before it continues
-	building int64      // steps to compute the answer that needs the memory
+	building int64      // steps that it takes to compute the answer for which `need` bytes are reserved
 	cost     int64      // steps of the answered reads that are not charged yet
-	apart    bool       // the answer needs memory, but no buffer in the outbox
+	apart    bool       // the answer's bytes are in a list of its own, so the outbox needs no buffer for them
 	behind   bool       // the run must wait for the connection's writes before it continues
 	stop     bool       // the connection has ended during the run
 }

@@ -160,8 +160,8 @@ func (c *Conn) answerWord(first [4]byte) ends.Reason {
 	return ends.Word
 }
 
-// wordConn is the connection for the answer to a word. `in` begins with the bytes that were already read. A
-// long answer may move the deadline.
+// wordConn is the connection that Words.Answer gets. Its reader `in` begins with the bytes that arrived with
+// the word. The methods of net.Conn let the answer move the deadline if it is long.
 type wordConn struct {
 	net.Conn
 	in io.Reader
@@ -181,14 +181,14 @@ func (c *Conn) connect(frame []byte) ends.Reason {
 	}
 	s.Metrics.ConnectionRequests.Add(1)
 	c.reader.arrived = s.Now()
-	if !c.afford(request.SessionSteps) { // a refused session costs the same
+	if !c.afford(request.SessionSteps) { // charge also for a session that will be refused: it costs as much
 		return ends.Else
 	}
 	req := state.Request{Op: state.OpCreateSession}
 	if r.SessionID != 0 {
 		req = state.Request{Op: state.OpAttach, Session: r.SessionID}
 	}
-	c.seen(1, req.Op, nil) // leave out the body, because it contains a password
+	c.seen(1, req.Op, nil) // without the body: it contains a password, and logs may record a request
 	c.mayRead = r.HasReadOnly
 	if c.readOnly && !r.ReadOnly {
 		s.Metrics.ClosedNotServing.Add(1)
@@ -239,8 +239,9 @@ func (c *Conn) connect(frame []byte) ends.Reason {
 	return ends.None
 }
 
-// mayCreate counts a session that this connection will create, or returns which limit forbids it. Sessions
-// that other servers create at the same moment are not counted.
+// mayCreate reserves a place for a session that this connection will create, or says which limit forbids the
+// session. Sessions that other servers create at the same moment can exceed the limit, as they are not seen
+// here yet.
 func (c *Conn) mayCreate() (problem string) {
 	s := c.shared
 	c.replica.View(func(st *state.State) {
@@ -274,7 +275,7 @@ func (c *Conn) openReadOnly(body *state.SessionBody) ends.Reason {
 		if _, err := io.ReadFull(c.shared.Options.Rand, random[:]); err != nil {
 			return ends.Unknown
 		}
-		s.ID = int64(binary.BigEndian.Uint64(random[:])) | math.MinInt64 // negative, unlike ids in the log
+		s.ID = int64(binary.BigEndian.Uint64(random[:])) | math.MinInt64 // negative, as no id in the log is
 	}
 	if !c.attached(&s) {
 		return ends.Else
@@ -282,8 +283,8 @@ func (c *Conn) openReadOnly(body *state.SessionBody) ends.Reason {
 	return ends.None
 }
 
-// knows() reports whether the session is known here, and whether it has this password. Passwords never
-// change, so no other server would disagree.
+// knows() reports whether this server knows the session, and whether the password is the session's. Passwords
+// never change, so a wrong one is wrong at every server.
 func (c *Conn) knows(id int64, password [jute.PasswordSize]byte) (known, right bool) {
 	c.replica.View(func(st *state.State) {
 		_, known = st.Sessions().Get(id)
@@ -327,8 +328,8 @@ func (c *Conn) refusal() {
 }
 
 // attached() gives the connection its session and answers the connect request. It returns false when the
-// connection has ended. The caller applies the log and holds the state lock, so no event, and no later move
-// of the session, can come between these two steps.
+// connection has ended. The goroutine that applies the log calls it and holds the state lock. So the answer
+// is in the outbox before any event, and before the session can move to another connection.
 func (c *Conn) attached(s *session.Session) bool {
 	older, ok := c.shared.claim(c, s.ID)
 	if !ok {

@@ -100,7 +100,8 @@ func (c *Conn) follow(r *observe.Request, xid int32, out *state.Outcome, now tim
 	c.shared.Observed.Followed(r)
 }
 
-// say() logs that a connection ends because of its client. No other line is logged about this end.
+// say() logs that the client is the reason for the connection's end. Then no other line is logged about this
+// end.
 func (c *Conn) say(msg string, args ...any) {
 	c.reader.said = true
 	if c.session != 0 {

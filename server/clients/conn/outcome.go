@@ -28,7 +28,7 @@ func (c *Conn) Done(out *state.Outcome, st *state.State) {
 	c.out.Touch()
 	o.Unlock()
 	if out.Unknown {
-		c.shared.Outboxes.Kick() // there may be no later batch whose end wakes the flushers
+		c.shared.Outboxes.Kick() // flush now: an unknown outcome belongs to no batch whose end would do it
 	}
 }
 
@@ -45,8 +45,8 @@ func (c *Conn) done(p outbox.Pending, out *state.Outcome) {
 	case out.Refused:
 		o.Die(ends.Gone)
 		c.follow(p.Followed, p.Xid, out, c.shared.Now())
-	case p.Op == state.OpBarrier: // a barrier has no reply; the read after it has
-	case !c.out.Accepts(): // the client learns nothing, but the logs tell of what was done
+	case p.Op == state.OpBarrier: // no reply: this server made the request itself, to delay a read
+	case !c.out.Accepts(): // the client gets no reply, but a log may still record its request
 		c.followApplied(p, out, c.shared.batchTime(out))
 	default:
 		b, at := o.BeginReply(p.Xid, out.Zxid, len(out.Reply))
@@ -85,13 +85,13 @@ func (c *Conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 	o := &c.out
 	o.Lock()
 	defer o.Unlock()
-	if !c.out.Accepts() { // the client learns nothing, but the logs tell of what was done
+	if !c.out.Accepts() { // the client gets no reply, but a log may still record its request
 		c.follow(c.reader.followed, xid, &state.Outcome{Code: code, Zxid: zxid}, c.shared.Now())
 		return false
 	}
 	b, at := o.BeginReply(xid, zxid, len(record))
 	if b = append(b, record...); op == jute.OpSASL {
-		o.EndWhole(b, at, code) // the reply to a failed negotiation has a record, too
+		o.EndWhole(b, at, code) // keep the record even with an error: clients read it after a failed negotiation
 	} else {
 		o.EndReply(b, at, code)
 	}

@@ -50,8 +50,9 @@ func (c *Conn) read(frame []byte) bool {
 	return true
 }
 
-// With LinearizableReads, catchUp proposes an empty request after the read has arrived, and waits until that
-// request has gone through the log. The read then sees everything that was acknowledged to any client before.
+// catchUp makes reads linearizable, if the options say so: it proposes an empty request and waits until that
+// request is applied here. The read then sees every write that was acknowledged, to any client, before the
+// read arrived.
 func (c *Conn) catchUp() bool {
 	if !c.shared.Options.LinearizableReads || c.readOnly {
 		return true
@@ -115,7 +116,7 @@ func (c *Conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		if c.out.Reserved() == 0 {
-			return w, false // not long: before a long list, longAnswer would have reserved memory
+			return w, false // no memory is reserved, so longAnswer has found the list short
 		}
 	case jute.OpGetEphemerals:
 	default:
@@ -139,7 +140,8 @@ func (c *Conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	return w, true
 }
 
-// answerLong builds the reply that takeLong began. Other replies may share its list.
+// answerLong builds the reply that takeLong began. The list's bytes are not copied: the replies to other
+// clients may point to the same list.
 func (c *Conn) answerLong() {
 	l := c.reads.long
 	c.reads.long = nil
@@ -151,9 +153,9 @@ func (c *Conn) answerLong() {
 	c.out.Replied(false)
 }
 
-// longAnswer reports whether the reply to a read needs special care: it is so long that the connection must
-// first wait, without the state lock, for memory; or it takes so long to compute that it needs a hold of the
-// lock of its own. longAnswer refuses a multiRead whose answer is too large for any memory or budget.
+// longAnswer reports whether a read must wait, because its reply needs more memory than one may take under
+// the state lock, or because it takes so long to compute that it needs a hold of the state lock for itself.
+// It refuses a multiRead that exceeds the limits on the size or the cost of an answer.
 func (c *Conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bool, refusal jute.ErrCode) {
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals, jute.OpMultiRead, jute.OpGetACL:
@@ -162,7 +164,7 @@ func (c *Conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 	}
 	many := op == jute.OpMultiRead
 	if many && c.out.Reserved() > 0 {
-		return false, jute.OK // memory for the answer was reserved after an earlier call
+		return false, jute.OK // the memory is reserved: an earlier call has already sent this read to wait for it
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
 	if many && size > bounds.MaxMultiReadReply {
@@ -178,7 +180,7 @@ func (c *Conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 	if many {
 		c.reads.cost += int64(steps)
 	}
-	c.reads.need, c.reads.building = size+size/16+4<<10, int64(steps) // the list may still grow
+	c.reads.need, c.reads.building = size+size/16+4<<10, int64(steps) // some more: the list may still grow
 	c.reads.apart = st.Tree().IsLong(op, c.session, body)
 	return true, jute.OK
 }
@@ -232,13 +234,13 @@ func (c *Conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	if code == jute.OK {
 		var steps int
 		b, w, steps, code = request.AppendRecord(st.Tree(), b, c.session, *c.proof.IDs.Load(), op, body)
-		if op == jute.OpMultiRead { // no race: a multiRead is never parked, so this is the connection's goroutine
+		if op == jute.OpMultiRead { // never parked, so only the connection's goroutine writes to c.reads here
 			c.reads.cost += int64(steps)
 		}
 	}
 	o.EndReply(b, at, code)
 	if o.Size() > outbox.FlushSize || o.Reserved() > 0 {
-		o.Replied(o.Pending() > 0) // a parked read is still pending
+		o.Replied(o.Pending() > 0) // with pending requests, this read is itself one of them: a parked one
 	}
 	if code == jute.OK {
 		c.shared.Metrics.Reads.Observe(w.Path, int64(len(b)-at))
@@ -246,19 +248,19 @@ func (c *Conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	return w, b[at+4+jute.ReplyHeaderSize:], code
 }
 
-// A read must see the effects of its connection's earlier writes, and none of later ones. If such writes are
-// pending, the read is parked among the pending requests, so that later requests need not wait. The goroutine
-// that applies the log answers a parked read right after the outcome of the write before it. All clients wait
-// for that goroutine, so only reads with short answers are parked. Other reads wait until their connection's
-// writes are answered. If a change by another client makes the answer of a parked read long, the bounds on
-// events apply to the answer.
+// A read must see the effects of its connection's earlier writes, and none of later ones. If writes are
+// pending, the read is parked: it takes a place among the pending requests, so that later requests need not
+// wait for it. The goroutine that applies the log answers it right after the outcome of the write before it.
+// All clients wait for that goroutine, so only a read with a short answer is parked. Any other read waits
+// until its connection's writes are answered. Another client's change may still make the answer of a parked
+// read long. Then the bounds on events apply to the answer.
 const (
 	parkedFrame  = 256     // longest request that may be parked
 	parkedAnswer = 4 << 10 // longest answer of a read that may be parked, in the state at the request's arrival
 )
 
-// park parks a read if requests of its connection are pending. `wait` is true if some are pending but this
-// read cannot be parked.
+// park parks a read if requests of its connection are pending and its answer is short. The result `wait` is
+// true if the read must wait instead: requests are pending, but it cannot be parked.
 func (c *Conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	o := &c.out
 	o.Lock()

@@ -36,7 +36,7 @@ func (g *registry) init() {
 // address holds the counts that the connections from one address share.
 type address struct {
 	watchers.Address
-	ids      *[]jute.ID   // the identities of clients without a proved identity
+	ids      *[]jute.ID   // what a client has before it proves an identity; all clients of the address share it
 	creating atomic.Int64 // how many sessions these connections are creating; see admission.creating
 	conns    map[*Conn]struct{}
 }
@@ -173,8 +173,8 @@ func (h *heardList) add(c *Conn) {
 	h.mu.Unlock()
 }
 
-// take returns the list and starts a new one. Two goroutines may call take at once: the goroutine of the link
-// to the new leader, and the goroutine of this server's own leadership while the leadership ends.
+// take returns the list and starts a new one. While a leadership of this server ends, two goroutines may call
+// take at once: the one of that leadership, and the one of the link to the new leader.
 func (h *heardList) take() []*Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -203,7 +203,7 @@ func (s *Shared) SessionEnded(e *state.Ending) {
 	c.out.Lock()
 	defer c.out.Unlock()
 	if c.out.Closing() && e.Cause == state.EndClosed {
-		return // the outcome of the client's request comes next, and ends the connection
+		return // the client asked for this end: the outcome of its request follows, and ends the connection
 	}
 	c.out.End(ends.Gone)
 	c.out.Touch()
@@ -212,7 +212,7 @@ func (s *Shared) SessionEnded(e *state.Ending) {
 // SessionMoved closes the connection of a session that has attached elsewhere. The goroutine that applies the
 // log calls SessionMoved.
 func (s *Shared) SessionMoved(id int64, gen uint32) {
-	s.Observed.SessionCame(id) // the end of an older connection here no longer matters
+	s.Observed.SessionCame(id) // the session is connected elsewhere: forget how its connection here ended
 	if c := s.Of(id); c != nil && c.gen < gen {
 		c.retire(ends.Moved)
 	}
@@ -229,8 +229,8 @@ func (s *Shared) SendAway() {
 }
 
 // Heard appends the sessions from which bytes came since the last call; if `all` is true, it appends every
-// session here. A client that waits for an answer is not silent, however old its last byte is. The server
-// reads the client's next bytes only after the answer, so the server causes the delay.
+// session here. It treats a client that waits for an answer as heard just now, however old its last byte is:
+// the server reads the client's next bytes only after that answer.
 func (s *Shared) Heard(touches []state.Touch, all bool) []state.Touch {
 	if all {
 		s.mu.Lock()
@@ -241,7 +241,7 @@ func (s *Shared) Heard(touches []state.Touch, all bool) []state.Touch {
 	}
 	now := s.Now()
 	for _, c := range s.heard.take() {
-		c.pulse.listed.Store(false) // before the age is read: bytes that arrive now list the connection again
+		c.pulse.listed.Store(false) // before `heard` is read: bytes that arrive later list it again
 		if c.pulse.retired.Load() {
 			continue
 		}

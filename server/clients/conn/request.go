@@ -11,15 +11,15 @@ import (
 	"github.com/zlockd/zlockd/server/clients/request"
 )
 
-// handle carries out one request. It returns false when nothing more may be read from the connection. A
-// request that this server answers by itself waits for the replies to the connection's earlier writes; writes
-// do not wait.
+// handle carries out one request. It returns false when nothing more may be read from the connection. If the
+// request needs no log entry, handle first waits for the replies to the connection's earlier writes. A write
+// need not wait: the log keeps the order.
 func (c *Conn) handle(frame []byte) bool {
 	xid, op, body := inbox.Header(frame)
 	class := request.Of(op)
 	c.reader.idle = class == request.Ping
 	away := class != request.Auth && class != request.SASL && !c.admitted()
-	if class != request.Read || away { // run() counts the reads that it answers
+	if class != request.Read || away { // run() calls seen() for reads, several at a time
 		c.seen(1, op, body)
 	}
 	if away {
@@ -84,8 +84,9 @@ func (c *Conn) turnAway(xid int32) bool {
 // pingPoll is how often a ping that waits checks again whether it may be answered.
 const pingPoll = 20 * time.Millisecond
 
-// ping answers only while the leader hears this server: otherwise the client must find another server before
-// its session ends. Between two leaders the answer waits, for at most a third of the session's timeout.
+// ping answers a ping only while the leader hears this server. Otherwise the client gets no answer, so that
+// it looks for another server before its session ends. While there is no leader the answer waits, for at most
+// a third of the session's timeout.
 func (c *Conn) ping() bool {
 	for began := c.shared.Now(); !c.readOnly && !c.replica.PingOK(c.timeout); {
 		if c.shared.Now()-began > c.timeout/3 || !c.out.IsOpen() {
@@ -115,7 +116,7 @@ func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if ids := *c.proof.IDs.Load(); len(ids) > 1 {
 		r.IDs = ids
 	}
-	if op == jute.OpCloseSession { // with c.gen, the session ends only if this connection still owns it
+	if op == jute.OpCloseSession { // c.gen: do not end a session that has moved to another connection
 		r = state.End(c.session, c.gen, state.EndClosed)
 	}
 	est := request.WriteCost(op, body)
@@ -123,7 +124,7 @@ func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 		return false
 	}
 	est -= int64(request.WriteSteps + len(body)/request.DecodeBytes)
-	if op != jute.OpMulti { // count the write before its answer: the client may then read the metrics
+	if op != jute.OpMulti { // count here, before the answer: a client that has it may look at the metrics
 		d := jute.NewDecoder(body)
 		path, _ := d.String()
 		c.shared.Metrics.Writes.Observe(path, int64(len(body)))
@@ -132,10 +133,10 @@ func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 		Long: len(body) > parkedAnswer}, r)
 }
 
-// mayOnlyRead answers a request that a session without a leader cannot make.
+// mayOnlyRead answers a request that a read-only session may not make. Such a session has no leader.
 func (c *Conn) mayOnlyRead(class request.Class, xid int32, op jute.OpCode) bool {
 	zxid := c.replica.Zxid()
-	if class != request.Close || c.asked != 0 { // the session that the client named continues at another server
+	if class != request.Close || c.asked != 0 { // a session that began elsewhere lives on: refuse to close it
 		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
 	}
 	if c.reply(xid, op, zxid, jute.OK, nil) {

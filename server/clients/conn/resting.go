@@ -11,11 +11,11 @@ import (
 	"github.com/zlockd/zlockd/server/clients/rest"
 )
 
-// If the system allows it, a connection rests while its client sends nothing but pings. Of many thousands of
-// connections most rest most of the time. A resting connection has no goroutine. Before its first ping a
-// connection has one, because most new clients send a request at once, and a goroutine with the smallest
-// stack costs less than adding the connection to a poller. A goroutine that has handled a request keeps its
-// larger stack, so a new goroutine serves the client's next request.
+// A connection rests while its client sends nothing but pings, if the system allows it. Of many thousands of
+// connections most rest most of the time, and a resting connection has no goroutine. A new connection has a
+// goroutine until its first ping: most new clients send a request at once, and a goroutine with the smallest
+// stack costs less than adding the connection to a poller. A goroutine keeps the stack to which a request has
+// enlarged it. So it ends when the connection rests, and a new goroutine serves the next request.
 
 // pingSize is the length of a ping with its prefix.
 const pingSize = 4 + inbox.HeaderSize
@@ -29,7 +29,7 @@ func (c *Conn) mayRest() bool {
 
 // lieDown makes the connection rest and frees its buffers. The caller no longer owns the connection.
 func (c *Conn) lieDown() {
-	c.armDeadline() // the deadline of the last frame no longer applies
+	c.armDeadline() // no frame has begun: remove the deadline of the last frame
 	c.reader.in = nil
 	c.out.Shrink()
 	switch {
@@ -37,7 +37,7 @@ func (c *Conn) lieDown() {
 		c.reader.rested = true
 		go c.awaitFirst()
 	case !c.shared.Resting.Park(c):
-		c.reader.idle = false // do not try again before the next ping
+		c.reader.idle = false // not parked: the connection keeps a goroutine, at least until the next ping
 		c.Rise(nil, nil)
 	}
 }
@@ -81,7 +81,7 @@ func (c *Conn) Visit(p rest.Poller, last bool, buf []byte) (n int, err error) {
 			return n, err
 		}
 		if !last {
-			return 0, nil // fewer bytes than the buffer holds: no more have arrived
+			return 0, nil // the read did not fill buf, so no more bytes have arrived
 		}
 	}
 }

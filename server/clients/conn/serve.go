@@ -156,7 +156,7 @@ func (c *Conn) fill() ends.Reason {
 		return ends.Else
 	}
 	if c.reader.in.Busy() {
-		runtime.Gosched() // more bytes wait than one read takes: let other goroutines run first
+		runtime.Gosched() // this client sends without a pause: let other goroutines run first
 	}
 	c.armDeadline()
 	n, err := c.reader.in.Fill(c.out.NC)
@@ -199,10 +199,10 @@ func (c *Conn) grow() bool {
 	return true
 }
 
-// armDeadline sets how long the next bytes may take. The time counts from now, because the server itself may
-// have delayed the last bytes. While no frame has begun there is no deadline: the leader ends the session of
-// a silent client, and the connection ends with the session. A read-only session has no leader, so it needs a
-// deadline.
+// armDeadline sets the time by which the next bytes must arrive. It counts from now, and not from the last
+// bytes, because the server itself may have been slow to read. While no frame has begun there is no deadline:
+// the leader ends the session of a silent client, and the connection ends with the session. A read-only
+// session has no leader, so its connection always has a deadline.
 func (c *Conn) armDeadline() {
 	now := c.shared.Now()
 	if c.reader.in.Len() == 0 && c.reader.within == 0 {
@@ -247,8 +247,8 @@ func (c *Conn) readFailed(err error) ends.Reason {
 	return ends.Client
 }
 
-// discard completes the end of a connection: it writes the outbox, and for a moment reads and drops the bytes
-// that still arrive.
+// discard completes the end of a connection: it writes the outbox, and then drops what the client still
+// sends, for a moment. If bytes were left unread, closing the socket could lose the last frames.
 func (c *Conn) discard() {
 	if !c.out.Drain() {
 		return

@@ -75,7 +75,7 @@ type Words interface {
 	Answer(conn io.ReadWriter, first [4]byte) error
 }
 
-// front answers clients that want no session.
+// front answers connections that ask for no session: four-letter words, and clients that speak HTTP.
 type front struct {
 	words    Words
 	adminURL string // shown to clients that speak HTTP here
@@ -91,8 +91,8 @@ type life struct {
 // clock measures times since the server started. Only differences of such times have a meaning.
 type clock struct {
 	start time.Time // the moment at which Now would return 0
-	// batch is when the first reply of the present batch was appended; it is 0 while the batch has no reply. It
-	// belongs to the goroutine that applies the log.
+	// batch is when the first reply of the present batch was appended; 0: the batch has no reply yet. Only the
+	// goroutine that applies the log uses it.
 	batch time.Duration
 }
 
@@ -112,9 +112,9 @@ func (k *clock) batchTime(o *state.Outcome) time.Duration {
 type counts struct {
 	AcceptErrors atomic.Int64 // failed accepts
 	Foreign      atomic.Int64 // connections with another protocol
-	Refused      atomic.Int64 // sessions refused
+	Refused      atomic.Int64 // clients told that their session has ended
 	RefusedNew   atomic.Int64 // sessions refused because of a limit
-	Divided      atomic.Int64 // requests that --one-layout refused
+	Divided      atomic.Int64 // contenders that --one-layout refused
 	Ends         [ends.Reasons]atomic.Int64
 }
 
@@ -134,7 +134,7 @@ func (s *Shared) Change(o options.Options) (users bool) {
 	s.maxConns = o.MaxConns
 	s.Shares.SetConns(o.MaxConnsPerAddr)
 	for _, from := range s.perAddr {
-		from.Account.Forgive() // costs from a time without a bound are not a debt
+		from.Account.Forgive() // the address may have had no bound so far: what it used then is not a debt
 	}
 	s.mu.Unlock()
 	old := s.mechanisms.Swap(o.SASL)

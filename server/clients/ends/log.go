@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	linesPerSecond = 10               // how many lines with one message may be logged in a second
+	linesPerSecond = 10               // how many lines with the same message may be logged in a second
 	linesApart     = 10 * time.Second // shortest time between lines of one message, address and reason
 	keptLines      = 1000             // how many combinations of message, address and reason Log remembers
 )
@@ -30,7 +30,7 @@ type Log struct {
 type lineKind struct{ msg, addr, reason string }
 
 type lineCount struct {
-	end     time.Duration // when the present period ends; `written` counts the lines in this period
+	end     time.Duration // when the period ends in which `written` counts the lines
 	written int
 	more    int // number of dropped lines since the last logged line
 }

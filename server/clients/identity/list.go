@@ -50,8 +50,8 @@ func javaHost(host string) string {
 	return string(b[1:])
 }
 
-// inOrder sorts identities into the order of ZooKeeper's hash set. That is the order in which whoAmI shows
-// them, and an ACL made of "auth" has them.
+// inOrder sorts identities as ZooKeeper's hash set does. Clients see the order in the answer to whoAmI, and
+// in an ACL that the server makes of the scheme "auth".
 func inOrder(ids []jute.ID) *[]jute.ID {
 	buckets := jute.GrownTable(len(ids) + 1) // a HashSet grows one element earlier than GrownTable assumes
 	jute.SortByBucket(ids, buckets, func(id jute.ID) int32 {

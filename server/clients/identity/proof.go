@@ -18,7 +18,7 @@ type Proof struct {
 	IDs      List             // the client's address, then its proved identities
 	exchange sasl.Negotiation // the SASL negotiation under way, if any
 	tries    int32            // number of authentications so far
-	empties  uint8            // how many empty answers the client got because the server has no SASL
+	empties  uint8            // empty answers so far: the client asks for SASL, which the server lacks
 }
 
 // maxTries bounds the authentications on one connection.
@@ -60,9 +60,9 @@ type Signed struct {
 	Principal string // the Kerberos principal; empty: the client used another mechanism
 }
 
-// Negotiate answers one token of a SASL negotiation, and begins one if none is under way. m is nil if the
-// server has no SASL. When the negotiation is complete, Negotiate adds the identity that it has proved. A
-// second negotiation may follow.
+// Negotiate answers one token of a SASL negotiation. It begins a negotiation if none is under way. m is nil
+// if the server has no SASL. When the negotiation is complete, Negotiate adds the proved identity to the
+// client's; the client may then begin another negotiation.
 func (p *Proof) Negotiate(m *sasl.Mechanisms, token []byte, rand io.Reader, now time.Time, super Super) (
 	answer []byte, as Signed, err error) {
 	if p.exchange == nil {

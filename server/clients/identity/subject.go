@@ -71,9 +71,9 @@ func (a *attribute) write(b *strings.Builder) {
 	writeText(b, string(a.Value.Bytes))
 }
 
-// isText reports whether Java reads the value as text. Java expects UTF-8 and would write the same
-// replacement character for all other bytes, so that names would collide. Therefore a value that is not UTF-8
-// is not text here.
+// isText reports whether the value is written as text: it has a text type and is UTF-8. Java takes all text
+// types for text and writes the same replacement character for every invalid byte. Then different names would
+// look alike, so a value that is not UTF-8 does not count as text here.
 func (a *attribute) isText() bool {
 	switch a.Value.FullBytes[0] {
 	case asn1.TagPrintableString, asn1.TagUTF8String, asn1.TagT61String, asn1.TagIA5String,

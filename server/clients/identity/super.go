@@ -24,8 +24,8 @@ type Super struct {
 	X509   string // the subject of the certificate
 }
 
-// Is reports whether a proved identity is the super user's. All schemes and ports call Is, so that an empty
-// text, in the options or in the identity, never matches.
+// Is reports whether a proved identity is the super user's. It never matches an empty text, neither in the
+// options nor in the identity. So that this holds everywhere, all schemes and ports call Is.
 func (s Super) Is(id jute.ID) bool {
 	var super string
 	switch id.Scheme {

@@ -14,7 +14,7 @@ import (
 // freed after a large frame.
 const (
 	First    = 512      // first size of a buffer
-	busySize = 16 << 10 // size for a connection whose reads fill its buffer
+	busySize = 16 << 10 // up to this size, a read that fills the buffer doubles it
 	Keep     = 64 << 10 // size of the largest buffer that stays
 )
 

@@ -32,8 +32,7 @@ const (
 	maxAddrSessions = 50_000
 )
 
-// Options say how a server treats its clients. The zero value of each field
-// means its default.
+// Options say how a server treats its clients. In each field, the zero value means the default.
 type Options struct {
 	// These fields are the same as in server.Options.
 	ID                                  uint32
@@ -61,18 +60,17 @@ type Options struct {
 	// the server closes the connection that sets another watch.
 	MaxWatchesPerConn int
 	MaxWatches        int
-	// MaxWatchBytesPerConn and MaxWatchBytes bound the memory of watches; defaults 48 MiB, and a quarter of the
-	// memory that the process may use, but at least 128 MiB. While MaxConnsPerAddr is a limit, all connections
-	// from one address together may have twice as much as a single connection. At a bound the server closes the
-	// connection that sets another watch. At MaxWatchBytes it closes that connection only if the connection
-	// already has many watches.
+	// MaxWatchBytesPerConn and MaxWatchBytes bound the memory of watches: of one connection (default 48 MiB) and
+	// of all (default a quarter of the memory that the process may use, at least 128 MiB). While MaxConnsPerAddr
+	// is a limit, all connections from one address together may have twice as much as a single connection. A
+	// connection that would exceed a bound is closed, except that a connection with few watches may exceed
+	// MaxWatchBytes.
 	MaxWatchBytesPerConn int
 	MaxWatchBytes        int
 
-	// MaxBuffers bounds the memory of incoming large frames and of waiting output, of all connections
-	// together; default a quarter of what the process may use, at most 72 MiB and at least twice MaxFrame. At
-	// the bound connections wait until others have freed memory, and the server closes those without
-	// progress.
+	// MaxBuffers bounds the memory of all connections for large incoming frames and for waiting output. The
+	// default is a quarter of what the process may use, at most 72 MiB and at least twice MaxFrame. At the bound
+	// connections wait until others have freed memory, and the server closes those without progress.
 	MaxBuffers int
 
 	// HandshakeTimeout is how long a connection may take to get a session;
@@ -82,7 +80,7 @@ type Options struct {
 	// Reconfigure carries out the operation reconfig; nil: the server answers RECONFIGDISABLED.
 	Reconfigure Reconfigure
 
-	// Follow, if set, gets every request when its outcome is known; see observe.Clients.Followed.
+	// Follow, if set, is called with each request and its outcome; see observe.Clients.Followed.
 	Follow func(*observe.Request)
 	// Ended, if set, gets the end of every session, with the events of the nodes that the end removed. It must
 	// not block.

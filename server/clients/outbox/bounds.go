@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
-// An outbox reports its size to Memory only in steps of holdStep bytes, because many events are short.
+// holdStep rounds the size that an outbox reports to Memory, so that it need not report each short event.
 const holdStep = 16 << 10
 
 // Grown calls Hold after frames were appended, if the outbox is now large.
@@ -17,13 +17,13 @@ func (o *Outbox) Grown(others bool) {
 	}
 }
 
-// Hold reports the size of the outbox to Memory, after the outbox grew or shrank. `others` says that the
-// growth comes from other clients, outcomes or parked reads. In that case, if there is no more room, Hold
-// closes an outbox that is already large. The caller has locked the outbox.
+// Hold reports the size of the outbox to Memory, after the outbox grew or shrank. `others` says that it grew
+// by frames that its own goroutine did not ask for: events, outcomes or parked reads. If there is no memory
+// for these, Hold closes the connection if its outbox is already large. The caller has locked the outbox.
 func (o *Outbox) Hold(others bool) {
 	n := o.Size() + o.writing + o.reserved - o.lent
 	if n <= FlushSize {
-		n = min(o.lent, 1) // count an outbox with borrowed buffers at least as one byte
+		n = min(o.lent, 1) // small: report nothing, or one byte if it points into shared buffers
 	}
 	if n = (n + holdStep - 1) / holdStep * holdStep; n == o.held {
 		return
@@ -39,9 +39,10 @@ func (o *Outbox) Hold(others bool) {
 // stuckTime is how long a client with a full outbox may read nothing.
 const stuckTime = 2 * time.Second
 
-// Accepts reports whether a frame may be appended. A client that does not read its frames loses the
-// connection, never single frames. Even a client that gets very many bytes at once has stuckTime to read
-// them. The caller has locked the outbox.
+// Accepts reports whether a frame may be appended. If the client does not read its frames, it loses the
+// connection, and never single frames. A full outbox has stuckTime to shrink, so that even a very large
+// number of events at once does not end the connection of a client that reads. The caller has locked the
+// outbox.
 func (o *Outbox) Accepts() bool {
 	if o.state != open {
 		return false
@@ -60,7 +61,7 @@ func (o *Outbox) Accepts() bool {
 	return false
 }
 
-// Reserve waits for permission to use memory for a reply. If `now` is true, it also allocates the memory.
+// Reserve waits until Memory grants `size` bytes for a reply. If `now` is true, it also allocates them.
 func (o *Outbox) Reserve(size int, now bool) bool {
 	o.Flush()
 	o.Lock()
@@ -69,8 +70,8 @@ func (o *Outbox) Reserve(size int, now bool) bool {
 	if !o.s.Memory.Wait(o.owner, budget.Output, n) {
 		return false
 	}
-	// The allocation, and the first write to its pages, take longer than the reply. Do both without the state
-	// lock and without the outbox's lock, because an event may wait for the outbox.
+	// Allocate without the state lock and the outbox's lock: the allocation, with the first write to its pages,
+	// takes longer than the reply, and the locks would delay events.
 	var room []byte
 	if now {
 		room = longBuffer(size + KeepSize)
@@ -78,7 +79,7 @@ func (o *Outbox) Reserve(size int, now bool) bool {
 	o.Lock()
 	defer o.Unlock()
 	if o.state != open {
-		return false // the end of the connection returns the granted memory
+		return false // the end of the connection gives the granted memory back
 	}
 	if now {
 		o.cut()
@@ -90,8 +91,8 @@ func (o *Outbox) Reserve(size int, now bool) bool {
 	return true
 }
 
-// Replied gives back the memory that was reserved for a reply, and records the memory that the outbox now
-// holds.
+// Replied is called when a reply for which memory was reserved is in the outbox. It ends the reservation and
+// reports the outbox's present size instead.
 func (o *Outbox) Replied(others bool) {
 	o.reserved = 0
 	o.Hold(others)

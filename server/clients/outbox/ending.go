@@ -44,8 +44,8 @@ func (o *Outbox) hangUp() {
 	o.owner.Wake()
 }
 
-// part() runs a step that ends the connection or its writing side. With TLS the step writes a last record,
-// which may block, so it runs in a goroutine of its own and the caller can serve other clients.
+// part() runs a step that closes the connection or its writing side. With TLS the step writes a last record
+// and may block on the client, so it runs in a goroutine of its own.
 func (o *Outbox) part(step func()) {
 	if o.Secure {
 		go step()

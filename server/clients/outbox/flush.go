@@ -33,7 +33,7 @@ func (o *Outbox) flushTouched() {
 		o.hangUp()
 		return
 	case o.waiting && o.Pending() <= int(o.waitFor) && o.state == open:
-		o.rouse() // the goroutine handles the next requests, and flushes after them
+		o.rouse() // no flush here: the goroutine handles further requests, and then flushes all replies at once
 		o.Unlock()
 		return
 	}
@@ -54,8 +54,8 @@ func (o *Outbox) StartFlush() {
 	}
 }
 
-// Flush writes the outbox from the connection's own goroutine. If another flush runs, Flush waits for it only
-// while the outbox is large.
+// Flush writes the outbox from the connection's own goroutine. If another goroutine already flushes it, Flush
+// leaves the writing to that one. While the outbox is large, it waits for that flush first.
 func (o *Outbox) Flush() {
 	o.Lock()
 	for o.flushing && o.Size() >= FlushSize && o.state == open {
@@ -118,7 +118,7 @@ func (o *Outbox) write(mayBlock bool) bool {
 func (o *Outbox) flushed() {
 	o.flushing, o.own = false, false
 	ending := o.state == ending
-	shut := o.shut // an outcome that came late may have added a frame to an outbox that was already shut
+	shut := o.shut // true: linger has run before, and this flush wrote an outcome that came after it
 	o.shut = ending
 	o.rouse()
 	o.Unlock()
@@ -153,19 +153,19 @@ func (o *Outbox) writeNow() (err error) {
 	return cmp.Or(closed, err)
 }
 
-// Sizes of the pieces in which writeAll writes to a slow client. If a deadline passes in the middle of a
-// piece, a TLS connection is broken. So a TLS client must read a whole piece in time.
+// Sizes of the pieces in which writeAll writes to a slow client. Each piece of a TLS connection must be read
+// before its deadline, because a record that is written only in part breaks the connection. So it is smaller.
 const (
 	writePiece    = 64 << 10
 	writePieceTLS = 16 << 10
 
-	writeStep = budget.Grace / 4 // time limit for a piece in clear text; a part of the piece may be written
+	writeStep = budget.Grace / 4 // time limit for a piece without TLS; when it is over, the rest is tried again
 
-	unreadStep = time.Second // a client that reads again after this time counts as alive
+	unreadStep = time.Second // how long a write must last before its progress counts as a sign of life
 )
 
-// writeAll writes the rest of `unsent`, and waits for the client as long as the client reads. While the
-// server does not read from the client, each piece that the client accepts shows that the client is alive.
+// writeAll writes the rest of `unsent`, and waits as long as the client reads. If the server has stopped
+// reading from this client, the client's reading is its sign of life.
 func (o *Outbox) writeAll() error {
 	defer o.NC.SetWriteDeadline(time.Time{})
 	piece, step := writePiece, writeStep
@@ -188,7 +188,7 @@ func (o *Outbox) writeAll() error {
 			o.stuck = 0
 			o.Unlock()
 		}
-		if n > 0 && now-began >= unreadStep && o.unread() { // the client made room by reading
+		if n > 0 && now-began >= unreadStep && o.unread() { // the client must have read, as it made room
 			o.owner.Alive()
 		}
 		if err != nil && (o.Secure || now-last >= StallTime || !errors.Is(err, os.ErrDeadlineExceeded)) {
@@ -201,7 +201,8 @@ func (o *Outbox) writeAll() error {
 // StallTime is how long a client may accept no byte, or may leave a frame incomplete.
 const StallTime = 30 * time.Second
 
-// FlushLarge flushes an outbox that has grown large, although more requests have already arrived.
+// FlushLarge flushes the outbox if it has grown large. It is called between requests that have already
+// arrived, when a small outbox can wait.
 func (o *Outbox) FlushLarge() {
 	o.Lock()
 	large := o.Size() >= FlushSize

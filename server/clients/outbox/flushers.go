@@ -7,15 +7,15 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
-// Flushers write the outboxes that an applied batch has changed. touch and Told collect these outboxes under
-// the state lock. Kick wakes the flushers as soon as the lock is free.
+// Flushers are a pool of goroutines that write outboxes. While a batch of log entries is applied, touch and
+// Told collect the outboxes that it changes. Kick then passes them to the pool, after the state lock is free.
 type Flushers struct {
 	mu     sync.Mutex
 	cond   sync.Cond
-	batch  []*Outbox // outboxes in the present batch, not yet released
+	batch  []*Outbox // outboxes that the present batch has changed; Kick has not passed them on yet
 	heard  []*Outbox // outboxes that got events in the present batch
 	lanes  [2]lane   // one for replies and small batches of events, one for large batches of events
-	turn   int       // the lane at which next() looks first
+	turn   int       // the lane from which next() takes first
 	idle   int
 	pool   int
 	closed bool
@@ -27,10 +27,10 @@ type lane struct {
 	head  int
 }
 
-// herd is how many outboxes with events make a batch large; for example, many clients watch one node. The
-// events of a large batch have a lane of their own, so that replies need not wait for them. The most urgent
-// of these is the reply to the client that made the change. The events of a small batch share the lane of the
-// replies, because the next owner of a lock waits for its event.
+// herd is how many outboxes with events make a batch large, as when many clients watch one node. The events
+// of a large batch have a lane of their own, so that replies need not wait for them, above all the reply to
+// the client that made the change. The events of a small batch share the lane of the replies, because one of
+// them may tell the next holder of a lock that it has the lock.
 const herd = 32
 
 // longestRun is how many outboxes a flusher takes at a time.
@@ -60,7 +60,7 @@ func (f *Flushers) touch(o *Outbox) {
 	f.mu.Unlock()
 }
 
-// Touch marks the outbox as changed from outside the connection's goroutine.
+// Touch makes sure that a flusher comes: a goroutine other than the connection's own has changed the outbox.
 // The outbox is locked.
 func (o *Outbox) Touch() {
 	if !o.touched {
@@ -94,8 +94,7 @@ func (f *Flushers) Kick() {
 		return
 	}
 	if o := f.only(); o != nil && f.lanes[0].waiting() == 0 && o.quick() {
-		// A single reply is the usual case on an idle server. Writing it here is faster than waking a
-		// flusher.
+		// On an idle server most batches have a single reply. Writing it here is faster than waking a flusher.
 		f.batch, f.heard = Cleared(f.batch), Cleared(f.heard)
 		f.mu.Unlock()
 		o.flushTouched()
@@ -115,7 +114,7 @@ func (f *Flushers) Kick() {
 	}
 }
 
-// only() returns the outbox of a batch that has just one.
+// only() returns the outbox of a batch that changed only one, and otherwise nil.
 func (f *Flushers) only() *Outbox {
 	switch {
 	case len(f.batch) == 1 && len(f.heard) == 0:
@@ -152,8 +151,8 @@ func (f *Flushers) run() {
 // waiting() returns how many outboxes wait to be written. f is locked.
 func (f *Flushers) waiting() int { return f.lanes[0].waiting() + f.lanes[1].waiting() }
 
-// next() appends outboxes to `run`, which a flusher will write. It takes some from one lane at a time; the
-// lanes alternate. f is locked.
+// next() takes the outboxes that a flusher will write next, and appends them to `run`. All come from one
+// lane; the next call takes from the other lane, if anything waits there. f is locked.
 func (f *Flushers) next(run []*Outbox) []*Outbox {
 	if f.lanes[f.turn].waiting() > 0 {
 		f.turn = 1 - f.turn

@@ -26,13 +26,14 @@ const FlushSize = 64 << 10
 // KeepSize is the largest buffer that an outbox keeps for reuse.
 const KeepSize = 16 << 10
 
-// longBuffers are buffers for long replies, from KeepSize to maxPooled. A lock with thousands of waiters
-// makes such a reply for each of them.
+// longBuffers are buffers for long replies, from KeepSize to maxPooled. They are reused, because each of
+// thousands of clients that wait for a lock may read the list of all of them.
 var longBuffers sync.Pool
 
 const maxPooled = 1 << 20
 
-// longBuffer returns an empty buffer for n bytes, whose pages the process has already written to.
+// longBuffer returns an empty buffer for n bytes. The process has already written to all its pages, so the
+// system need not provide them later, when the caller holds locks.
 func longBuffer(n int) []byte {
 	if b, _ := longBuffers.Get().(*[]byte); b != nil && cap(*b) >= n {
 		return *b
@@ -49,7 +50,7 @@ type Pending struct {
 	Op     jute.OpCode
 	At     time.Duration // when the request's last byte arrived
 	Est    int64         // steps that the client's address was charged for the outcome
-	Long   bool          // the request's effect may change the length of answers to parked reads
+	Long   bool          // a write that may make the answers to parked reads long
 	Parked []byte        // the frame of a parked read; nil: the request was proposed
 
 	Followed *observe.Request // nil: no log records the request
@@ -105,10 +106,10 @@ type Owner interface {
 	Wake()
 }
 
-// flight is the piece that the running flush writes.
+// flight is what the running flush writes: the piece `sent`, of which `unsent` is left.
 type flight struct {
 	sent   piece
-	unsent []byte // the rest of the piece
+	unsent []byte // the part of the piece that is not written yet
 }
 
 // Init prepares the outbox of the connection `owner`. `config` is nil if the connection does not use TLS.
@@ -127,13 +128,13 @@ func (o *Outbox) Init(s *Shared, owner Owner, nc net.Conn, config *tls.Config) {
 type queue struct {
 	full    []piece // the pieces before `buf`
 	fullLen int     // number of bytes in `full`
-	lent    int     // bytes of the queue that count as loans
+	lent    int     // bytes that Memory counts as loans, because they are in shared buffers
 	buf     []byte  // whole frames
 	spare   []byte  // the buffer of the last flush, for reuse
 	frames  int     // number of frames in `full` and `buf`
 
-	// gap says that the connection's goroutine builds a long reply. The reply's place is after the first
-	// `before` pieces of `full`. Nothing after the gap is written until the reply is there.
+	// gap says that the connection's goroutine is building a long reply, for which the queue has a gap after the
+	// first `before` pieces of `full`. Nothing after the gap is written until Fill has filled it.
 	gap    bool
 	before int
 }
@@ -158,14 +159,14 @@ type visits struct {
 	flushing bool // a flush runs until the frames are written
 	own      bool // the connection's goroutine runs the flush
 	touched  bool // the outbox waits for a flusher
-	told     bool // the outbox waits for a flusher because of events, which may wait longer
+	told     bool // the outbox waits for a flusher because of events; a flush for events may come later
 }
 
 // holding says how much memory the outbox holds.
 type holding struct {
-	writing  int           // bytes that the running flush has taken
+	writing  int           // bytes that the running flush has taken out of the queue
 	held     int           // how many bytes of the outbox Memory counts
-	reserved int           // how many bytes the outbox may hold in addition to `held`, for a long reply
+	reserved int           // bytes granted for a long reply, in addition to `held`
 	stuck    time.Duration // when the outbox became full and the client stopped reading; 0: unknown
 }
 
@@ -173,7 +174,7 @@ type holding struct {
 type end struct {
 	state   state
 	why     ends.Reason // the reason for the end; set when `state` is no longer `open`
-	shut    bool        // everything is written, and the server has closed its writing side
+	shut    bool        // all frames were written, and then the server closed its writing side
 	closing bool        // the client asked for the end of its session
 }
 
@@ -318,8 +319,8 @@ func (q *queue) Append(frame []byte) {
 	q.frames++
 }
 
-// Tell appends the events in b[from:to], copied if they are short, and reports whether the outbox now points
-// into b. l is the loan of b.
+// Tell appends the events in b[from:to]. It copies them if they are short; otherwise the outbox points into
+// b, and the result is true. l is the loan of b, nil if there is none.
 func (q *queue) Tell(b []byte, from, to, frames int, l *budget.Loan) (shared bool) {
 	n := to - from
 	q.frames += frames
@@ -352,7 +353,7 @@ func (o *Outbox) Fill(head, list, tail []byte) {
 
 func (o *Outbox) fill(reply ...piece) {
 	o.gap = false
-	if o.state != open { // frames after the gap must not be sent without the reply
+	if o.state != open { // no reply follows: drop the frames after the gap, or the client would miss a reply
 		o.cut()
 		for ; len(o.full) > o.before; o.full = o.full[:len(o.full)-1] {
 			p := o.full[len(o.full)-1]
@@ -417,15 +418,15 @@ func (q *queue) take() (p piece, frames int) {
 	if p.loan != &budget.Uncounted || q.full != nil || q.gap || m == 0 || n+m > KeepSize {
 		return p, frames
 	}
-	b := slices.Grow(q.buf, n)[:n+m] // copy a short event together with the frames after it
+	b := slices.Grow(q.buf, n)[:n+m] // a short event and the frames after it: join them, to write only once
 	copy(b[n:], b[:m])
 	copy(b, p.b)
 	q.buf, q.spare = q.spare, nil
 	return piece{b: b}, frames
 }
 
-// give returns the buffer of a finished write. The outbox keeps one buffer of the usual size. A longer buffer
-// goes back to the pool, for any outbox.
+// give takes back the buffer of a finished write. A long buffer goes to the pool that all outboxes share. The
+// outbox keeps one shorter buffer for itself.
 func (o *Outbox) give(p piece) {
 	o.lost(p)
 	if n := cap(p.b); p.loan == nil && n > KeepSize && n <= maxPooled {

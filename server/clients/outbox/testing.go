@@ -34,17 +34,18 @@ func (o *Outbox) Look() Look {
 		Reserving: o.reserved > 0}
 }
 
-// Hush makes the outbox look as if a flusher were about to come, so that no flusher comes.
+// Hush keeps flushers away from the outbox: it seems to wait for one already.
 func (o *Outbox) Hush() { o.touched = true }
 
-// Ignore makes the outbox look as if the client had left that many frames unread for longer than stuckTime.
+// Ignore makes the outbox look as if it held `frames` frames and the client had read none of them for longer
+// than stuckTime.
 func (o *Outbox) Ignore(frames int) {
 	o.Lock()
 	defer o.Unlock()
 	o.frames, o.stuck = frames, -stuckTime
 }
 
-// Pretend sets the fields as if a flush were running and a long reply were reserved.
+// Pretend sets the fields that a running flush and a reserved long reply would set.
 func (o *Outbox) Pretend(flushing, waiting bool, writing, reserved int) {
 	o.flushing, o.waiting, o.writing, o.reserved = flushing, waiting, writing, reserved
 }
@@ -123,7 +124,7 @@ func Idle(maxBytes, maxFrames, buffers int, shares *budget.Shares) (s *Shared, e
 	}
 }
 
-// Keep makes it look as if a connection had held memory for an hour without progress.
+// Keep gives a connection memory, and dates its last progress back by an hour.
 func (s *Shared) Keep(c budget.Holder, part budget.Part, n int) bool {
 	s.Memory.Now = func() time.Duration { return -time.Hour }
 	defer func() { s.Memory.Now = s.Now }()

@@ -10,13 +10,13 @@ type Class uint8
 // The classes.
 const (
 	Unknown Class = iota
-	Read          // reads the local state, under View
-	Write         // through the log
-	Close         // through the log, and then ends the connection
+	Read          // reads this server's state, and needs no log entry
+	Write         // goes through the log
+	Close         // goes through the log, and then ends the connection
 	Ping
 	CatchUp  // setWatches
-	Auth     // changes the client's identities
-	SASL     // changes the identities too, in several rounds
+	Auth     // adds to the client's identities
+	SASL     // may add to the identities, too, after several rounds
 	Local    // answered from data of the connection, without the state
 	Refused  // known, but never carried out
 	Reconfig // changes the membership

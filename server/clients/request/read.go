@@ -55,7 +55,7 @@ func AppendRecord(t *tree.Tree, b []byte, session int64, ids []jute.ID, op jute.
 	case jute.OpExists:
 		b, code = t.AppendExists(b, ids, path)
 		if w.Set && code == jute.NoNode {
-			return b, w, 0, code // `exists` sets its watch even if it fails; the other requests do not
+			return b, w, 0, code // only `exists` sets a watch although it fails: the node is missing
 		}
 	case jute.OpGetChildren:
 		w.Kind = watches.Child
@@ -73,7 +73,7 @@ func AppendRecord(t *tree.Tree, b []byte, session int64, ids []jute.ID, op jute.
 }
 
 // WatchOp decodes an addWatch, removeWatches or checkWatches. For addWatch it returns the watch to set. For
-// the other two it returns the path, and the kind of watches as its second result.
+// the other two it returns the path in `w`, and the kind of watches in `which`.
 func WatchOp(op jute.OpCode, body []byte) (w Watch, which int32, code jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	path, named := d.String()
@@ -85,7 +85,7 @@ func WatchOp(op jute.OpCode, body []byte) (w Watch, which int32, code jute.ErrCo
 	case op != jute.OpAddWatch && !watches.Known(n):
 		return w, n, jute.MarshallingError
 	case op == jute.OpCheckWatches && path != "" && !strings.Contains(path, "/"):
-		return w, n, jute.MarshallingError // like ZooKeeper, which fails while it walks up to the root
+		return w, n, jute.MarshallingError // so answers ZooKeeper, which looks for watches above a path up to "/"
 	case op != jute.OpAddWatch:
 		return w, n, jute.OK
 	case n != jute.AddWatchPersistent && n != jute.AddWatchRecursive:

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// epoll is a Poller for plain TCP connections. Go's own poller watches the descriptor of the epoll, so that
-// waiting needs no thread.
+// epoll is a Poller for plain TCP connections. The epoll has a descriptor of its own. Go's poller watches
+// that descriptor, so that no thread is blocked while the epoll waits.
 type epoll struct {
 	file   *os.File
 	raw    syscall.RawConn
@@ -22,7 +22,8 @@ type epoll struct {
 	reads  func(fd uintptr) bool
 }
 
-// arrivals selects what epoll reports: bytes, and the end of a connection. It reports each event once.
+// arrivals is what epoll reports: bytes that arrive, and the end of a connection. It reports each only once,
+// until more arrives.
 const arrivals = syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31 // 1<<31 is EPOLLET
 
 // newPoller returns nil if the system has no poller for this process.
@@ -37,7 +38,7 @@ func newPoller() Poller {
 	}
 	p := &epoll{file: os.NewFile(uintptr(fd), "epoll")}
 	if p.raw, err = p.file.SyscallConn(); err == nil {
-		err = p.file.SetReadDeadline(time.Time{}) // fails if Go's poller does not accept the descriptor
+		err = p.file.SetReadDeadline(time.Time{}) // a test: it fails if Go's poller cannot watch the descriptor
 	}
 	if err != nil {
 		p.file.Close()

@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// Rest holds the resting connections. It needs an operating system that can report to one goroutine which
-// connections have something to read. That single goroutine answers pings itself. A connection that ends, or
-// that has anything else to read, gets a goroutine of its own.
+// Rest holds the connections that rest. The operating system reports to a single goroutine which of them have
+// something to read. That goroutine visits each of these and answers pings itself. If anything else has
+// arrived, or the connection ends, the connection gets a goroutine of its own.
 //
-// One goroutine at a time owns a connection. A resting connection has no owner. Under mu, the single
-// goroutine becomes its owner for the time of a visit, or another goroutine becomes its owner by waking the
-// connection.
+// A connection has at most one owner, a goroutine, and while it rests it has none. Ownership changes under
+// mu: the single goroutine becomes the owner during a visit, and any goroutine that wakes the connection
+// becomes its owner.
 type Rest struct {
 	spawn  func(func()) // begins a goroutine
 	once   sync.Once
@@ -77,8 +77,8 @@ func (r *Rest) Park(c Sleeper) bool {
 	if !ok {
 		return false
 	}
-	// To end a connection, a goroutine first marks the outbox and then calls Wake. So either IsOpen sees the
-	// mark, or Wake finds c in its slot.
+	// The connection may end just now. The goroutine that ends it first marks the outbox and then calls Wake: so
+	// either IsOpen is false here, or Wake finds c in its slot.
 	if r.poller.Add(c, slot) == nil && c.IsOpen() || !r.take(c) {
 		return true
 	}
@@ -171,8 +171,8 @@ func (r *Rest) run() {
 	}
 }
 
-// release ends a visit; `read` holds the bytes that the visit read last. If these bytes are only pings that
-// were answered, c rests again. Otherwise c gets a goroutine.
+// release ends a visit, which has read `read` last. If that is nothing but answered pings, c rests again.
+// Otherwise c gets a goroutine, which handles these bytes.
 func (r *Rest) release(c Sleeper, read []byte, err error) {
 	wakes := len(read) > 0 || err != nil
 	r.mu.Lock()
@@ -182,7 +182,7 @@ func (r *Rest) release(c Sleeper, read []byte, err error) {
 	r.mu.Unlock()
 	if wakes {
 		r.rise(c, read, err)
-	} else if !c.IsOpen() { // the connection ended during the visit
+	} else if !c.IsOpen() { // Wake may have come during the visit, when c did not rest: wake c now
 		r.Wake(c)
 	}
 }

@@ -11,12 +11,11 @@ type Sleeper interface {
 	Raw() syscall.RawConn
 	// IsOpen reports whether the connection has not begun to end.
 	IsOpen() bool
-	// Visit reads the arrived bytes and answers pings. If anything else has arrived, Visit leaves the bytes that
-	// it read last in `buf` and returns their number. `last` says that the end of the connection has arrived,
-	// too.
+	// Visit reads the arrived bytes and answers pings. If it reads anything else, it leaves the bytes of that
+	// read in `buf` and returns their number. `last` says that the client has also closed the connection.
 	Visit(p Poller, last bool, buf []byte) (n int, err error)
-	// Rise gives the connection its own goroutine, and hands over the bytes that were read last or the error of
-	// the read.
+	// Rise gives the connection its own goroutine. The goroutine gets the bytes that a visit read last, or the
+	// error of the read.
 	Rise(read []byte, err error)
 }
 
@@ -35,7 +34,7 @@ type Poller interface {
 	Add(c Sleeper, slot uint32) error
 	// Remove removes the connection, unless the connection's end has already removed it.
 	Remove(Sleeper)
-	// Wait waits for arrivals. It may also return slots that now belong to another connection.
+	// Wait waits for arrivals. Some may be out of date: their slots have other connections by now.
 	Wait(buf []Arrival) (n int, err error)
 	// Read reads the arrived bytes. It returns 0 without an error if none have arrived. Only the goroutine that
 	// calls Wait calls Read.

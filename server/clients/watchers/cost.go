@@ -2,17 +2,18 @@ package watchers
 
 import "github.com/zlockd/zlockd/server/clients/outbox"
 
-// maxTells bounds the cost, in steps, of the events of one change for all connections of an address. When the
-// bound is exceeded, the server closes the remaining connections. An event costs 1/tellsInStep of a step for
-// each connection that watches exactly its node. The events of a recursive watch cost at least a step for
-// each connection. Each tellBytes of events cost a step.
+// maxTells bounds the cost, in steps, of the events of one change for all connections of an address. Beyond
+// it, the server closes the connections that have not got their events yet. For a connection that watches
+// exactly the changed node, an event costs 1/tellsInStep of a step. For a connection with a recursive watch,
+// the events cost at least one step together. Besides, the address pays a step for each tellBytes of events.
 const (
 	maxTells    = 80_000
 	tellsInStep = 4
 	tellBytes   = 100
 )
 
-// heardBy returns the collected events for c in this portion.
+// heardBy returns the list in which the events of this portion for the connection c are collected. It adds an
+// empty list if c has none yet.
 func (t *Table) heardBy(c *Watcher) *heard {
 	if c.hears == 0 {
 		cut := t.charged(c.From) > maxTells*tellsInStep && t.shares.Bound()

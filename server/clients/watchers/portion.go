@@ -9,16 +9,17 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// Bounds of a portion, in bytes (roughly) and in runs.
+// A change with many events is delivered in portions. These are the bounds of a portion: bytes of its events
+// (roughly), and runs.
 const (
 	portionBytes = 256 << 10
 	portionRuns  = 16 << 10
 )
 
-// telling moves the events of a change from the tree into outboxes. It encodes each event once, into a buffer
-// that the outboxes of all its receivers share. While the tree reports the events, telling collects runs of
-// event numbers for each connection, and for each path with recursive watches. Then it gives each outbox all
-// its runs at once. A change with many events is delivered in portions.
+// telling moves the events of a change from the tree into outboxes, in portions if there are many. It encodes
+// each event once, into a buffer to which the outboxes of all its receivers point. While the tree reports the
+// events, telling notes their numbers as runs: for each connection, and for each path with recursive watches.
+// At the end of the portion it gives each outbox all its runs at once.
 //
 // Table.mu guards all of it. Only the goroutine that applies the log uses it.
 type telling struct {
@@ -36,7 +37,7 @@ type telling struct {
 	shared bool // an outbox points into `b`
 
 	portion *budget.Portion // the portion in `b`, if Memory counts it
-	free    bool            // no memory was in use when the change lent its first portion
+	free    bool            // Memory had nothing in use when the change lent its first portion
 	lent    bool            // a portion of the change was lent before
 	told    []*Address      // addresses that were told of the change
 	asked   map[question]bool
@@ -47,11 +48,11 @@ type telling struct {
 type event struct {
 	end  int // where the event ends in b
 	what jute.EventType
-	to   int // the number of receivers of this event, minus the number for the previous event
+	to   int // number of this event's receivers, minus the number for the event before it
 }
 
-// run is a series of adjacent events of a portion. If `acl` is not nil, it is the ACL of the events' nodes,
-// and it is not checked yet whether the client may read these nodes.
+// run is a series of adjacent events of a portion. If `acl` is set, the client must be allowed to read nodes
+// with this ACL, and that is not checked yet.
 type run struct {
 	from, to int
 	acl      *acl.Set
@@ -60,7 +61,7 @@ type run struct {
 // heard collects the events for one connection.
 type heard struct {
 	c    *Watcher
-	cut  bool  // no event is sent, because the address exceeds maxTells
+	cut  bool  // this connection gets no event: those for its address cost more than maxTells
 	last run   // empty if `from` equals `to`
 	runs []run // the runs before `last`; other connections may share the slice
 }
@@ -71,7 +72,7 @@ type deep struct {
 	asks  bool // at least one run has an ACL
 	runs  []run
 	ids   *[]jute.ID // the identities for which `heard` was computed last
-	heard []run      // the events that a connection with the identities `ids` gets
+	heard []run      // which of `runs` a connection with these identities may see
 }
 
 // question asks whether a client with these identities may read a node with this ACL.
@@ -106,16 +107,16 @@ func union(a, b []run) (all []run) {
 	return all
 }
 
-// close() appends `last` to `runs`, and empties `last`.
+// close() appends `last` to `runs`, if it has any event, and empties it.
 func (h *heard) close() {
 	if h.last.from != h.last.to {
 		h.runs, h.last = append(h.runs, h.last), run{}
 	}
 }
 
-// loan returns the loan of this portion to c's address, and whether there is room for it. It returns nil and
-// true for a short portion, which needs no loan. To make room, loan first closes connections that do not
-// read.
+// loan counts the memory of this portion for c's address, unless it does so already. It returns nil and true
+// for a short portion, which is not counted. `room` is false if there is no room for the portion, even after
+// loan has closed connections that do not read.
 func (t *Table) loan(c *Watcher) (l *budget.Loan, room bool) {
 	to := &c.From.change
 	if to.loan != nil {

@@ -62,7 +62,8 @@ func (t *Table) hearOne(c *Watcher) {
 	h.last.to = n + 1
 }
 
-// aboveOne adds the event that the tree reports to the events for a path with recursive watches.
+// aboveOne collects the event that the tree reports for the recursive watches at `path`, a path above its
+// node.
 func (t *Table) aboveOne(path uint32) {
 	at, ok := t.deepOf[path]
 	if !ok {
@@ -81,7 +82,8 @@ func (t *Table) aboveOne(path uint32) {
 	t.runs += len(d.runs) - before
 }
 
-// hearDeep adds the events of one recursive watch for a connection.
+// hearDeep collects, for one connection, the events that its recursive watch has caught, as far as the client
+// may read their nodes.
 func (t *Table) hearDeep(c *Watcher, d *deep) {
 	h := t.heardBy(c)
 	if h.cut {

@@ -14,7 +14,7 @@ type Watcher struct {
 
 	// The lock of the table guards the fields below.
 	dropped bool  // the connection may not set watches any longer
-	hears   int32 // index plus 1 among the connections that get events of this portion; 0: none
+	hears   int32 // index of this connection in Table.hears, plus 1; 0: it gets no event of this portion
 }
 
 // Address holds what the connections from one address share.
@@ -27,9 +27,9 @@ type Address struct {
 // Bounds are the bounds of watches, in their number and in bytes.
 type Bounds struct{ PerConn, All, BytesPerConn, Bytes int }
 
-// told records which part of a change an address has received. Table.mu guards it.
+// told records what an address has got of the present change. Table.mu guards it.
 type told struct {
 	steps int          // cost of its events, in units of 1/tellsInStep of a step
-	loan  *budget.Loan // loan of the portion
-	alone bool         // the address had no buffers before the change
+	loan  *budget.Loan // loan of the present portion
+	alone bool         // before the change, the address had nothing in buffers
 }

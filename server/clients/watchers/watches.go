@@ -38,13 +38,13 @@ func (t *Table) Init(b Bounds, shares *budget.Shares, outboxes *outbox.Shared,
 	t.asked, t.deepOf = make(map[question]bool), make(map[uint32]int)
 }
 
-// Add registers a watch. If there are too many watches, it ends the connection and returns false. If the
-// connection has this watch already, no room is needed.
+// Add registers a watch. If that would exceed a bound, it ends the connection and returns false. To repeat a
+// watch that the connection has already needs no room.
 func (t *Table) Add(c *Watcher, path string, kind watches.Kind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.dropped {
-		return false // a parked read may still be answered while its connection ends
+		return false // the connection has ended, and this answer to a parked read comes late
 	}
 	if !t.room(c, len(path)) && !t.table.Has(c, path, typeOf[kind]) {
 		c.Out.Kill(ends.Watches)
@@ -60,11 +60,11 @@ var typeOf = [...]int32{watches.Data: jute.WatcherData, watches.Child: jute.Watc
 	watches.Persistent: jute.WatcherPersistent, watches.Recursive: jute.WatcherPersistentRecursive}
 
 const (
-	// smallWatches is how many bytes of watches a connection may have even when the bound on all watches is
-	// reached, so that one greedy connection does not keep out modest ones.
+	// smallWatches is how many bytes of watches any connection may have, even when the watches of all
+	// connections have reached their bound: one greedy connection does not keep out modest ones.
 	smallWatches = 64 << 10
-	// watchStep is how much a connection's watches grow before the server counts the watches of its address
-	// again.
+	// watchStep says when to count all watches of an address again: each time that the watches of one of its
+	// connections have grown by this many bytes.
 	watchStep = 64 << 10
 )
 

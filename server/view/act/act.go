@@ -1,6 +1,6 @@
-// Package act carries out what operators ask for on the page of a server. It checks the user, plans an
-// action, lists the clients that the action hits, and makes sure that it hits the contender that the operator
-// saw.
+// Package act carries out the actions of operators on a server's page. It checks the user, plans the action,
+// and names the clients that it affects. An action about a lock hits the contender that the operator saw, or
+// none.
 package act
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// tokenHeader is the header with the page's token. Pages of other sites can neither read nor send this
-// header.
+// tokenHeader is the header in which a request sends the page's token. A page of another site cannot read the
+// token, so it cannot act.
 const tokenHeader = "X-Zlockd-Token"
 
 // Actor carries out what operators ask for on the page. Any goroutine may use it.
@@ -40,7 +40,7 @@ type Actor struct {
 	desk      *ask.Desk
 	authorize port.Super // checks whether a user may act; nil: no user may
 	log       *slog.Logger
-	token     string // the page's token, which a change must send
+	token     string // the page contains this token, and an action must send it
 }
 
 // New returns an actor with a new token. The log receives each action.
