@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -39,7 +40,7 @@ type fakeMembers struct {
 	leader   uint32
 	far      map[uint32]*status.Progress
 	steps    []string     // answers to a job; "": the connection ends there
-	got      []status.Job // jobs that zlock has asked for
+	got      []change.Job // jobs that zlock has asked for
 	lists    int
 	restarts bool                // if true, one server after another restarts, one for every five lists
 	silent   uint32              // the server that is silent at first
@@ -64,7 +65,7 @@ func (f *fakeMembers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.list(w)
 		return
 	}
-	var j status.Job
+	var j change.Job
 	expect.OK(f.t, json.NewDecoder(r.Body).Decode(&j))
 	if h := r.Header.Get("Authorization"); h != "digest super:secret:word" {
 		w.WriteHeader(http.StatusForbidden)

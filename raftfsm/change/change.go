@@ -5,8 +5,8 @@ import "slices"
 // Op is a kind of change.
 type Op string
 
-// The kinds of changes. Operators ask for the first five kinds. The request `reconfig` asks for all kinds
-// except Lead.
+// The kinds of changes. Operators ask for the first five kinds. The request `reconfig` asks for the first
+// eight kinds except Lead. The last two kinds are only in jobs: a leader never gets them.
 const (
 	Add      Op = "add"      // a server follows without a vote
 	Promote  Op = "promote"  // a member that has caught up gets a vote
@@ -16,6 +16,9 @@ const (
 	Demote   Op = "demote"   // a voter loses its vote and continues to follow
 	Vote     Op = "vote"     // a server gets a vote, whether it runs or not
 	Describe Op = "describe" // only the operator's descriptions are published
+
+	Replace Op = "replace" // a server with an empty data directory takes the place of a member
+	Check   Op = "check"   // nothing changes; the answer says whether a server could be a member
 )
 
 // Change is one change of the cluster's members. Its text is part of the messages between servers.

@@ -1,5 +1,5 @@
-// Package change decides which changes of a cluster's members are safe. It asks no server: its callers pass
-// the facts about the servers.
+// Package change has the words for changes of a cluster's members, and decides which changes are safe. It
+// asks no server: its callers pass the facts about the servers.
 package change
 
 import "github.com/zlockd/zlockd/raftfsm/status"

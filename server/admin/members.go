@@ -24,7 +24,7 @@ func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var done changed
-	var job status.Job
+	var job change.Job
 	var code int
 	switch no := a.mayChange(w, r); {
 	case no != nil:
@@ -52,27 +52,27 @@ const stepAgain = time.Second
 const lineTime = 5 * time.Second
 
 // runJob runs a whole job. The answer has a line for each step.
-func (a *Admin) runJob(w http.ResponseWriter, r *http.Request, j status.Job) {
+func (a *Admin) runJob(w http.ResponseWriter, r *http.Request, j change.Job) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Time{}) // a writer without deadlines, as in tests, returns an error
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	lines := json.NewEncoder(w)
-	send := func(s status.Step) {
+	send := func(s change.Step) {
 		_ = c.SetWriteDeadline(time.Now().Add(lineTime))
 		if lines.Encode(s) == nil {
 			_ = c.Flush()
 		}
 	}
-	send(status.Step{Kind: "started"}) // the job is accepted; its first step may take a while
-	var last status.Step
+	send(change.Step{Kind: "started"}) // the job is accepted; its first step may take a while
+	var last change.Step
 	var told time.Time
-	err := members.Run(r.Context(), a.o.Source, j, func(s status.Step) {
+	err := members.Run(r.Context(), a.o.Source, j, func(s change.Step) {
 		if s != last || time.Since(told) >= stepAgain {
 			last, told = s, time.Now()
 			send(s)
 		}
 	})
-	send(status.Step{Done: true, Failure: status.Failed(err)})
+	send(change.Step{Done: true, Failure: status.Failed(err)})
 }
 
 // changed is the answer to a change, or to the operation "check".
@@ -88,13 +88,13 @@ func (c *changed) fail(err error) {
 	c.Error, c.Code = &text, status.Of(err)
 }
 
-// changeMember makes a change. If the operation is "check", it only finds out whether the change is possible.
-func (a *Admin) changeMember(ctx context.Context, j status.Job, done *changed) (code int) {
+// changeMember makes a change. If the operation is Check, it only finds out whether the change is possible.
+func (a *Admin) changeMember(ctx context.Context, j change.Job, done *changed) (code int) {
 	var err error
-	if j.Op == "check" {
+	if j.Op == change.Check {
 		done.Found, err = a.o.Source.Probe(ctx, j.ID, j.Addr)
 	} else {
-		err = a.o.Source.ChangeMember(ctx, change.Change{Op: change.Op(j.Op), ID: j.ID, Addr: j.Addr})
+		err = a.o.Source.ChangeMember(ctx, change.Change{Op: j.Op, ID: j.ID, Addr: j.Addr})
 	}
 	if err != nil {
 		done.fail(err)

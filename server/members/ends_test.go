@@ -61,7 +61,7 @@ func (c *trouble) ChangeMember(ctx context.Context, m change.Change) error {
 // A job ends with the error of the first request that fails permanently, and does nothing more.
 func TestJobsEndWithTheirErrors(t *testing.T) {
 	final := errors.New("the disk is full")
-	type job = status.Job
+	type job = change.Job
 	add, replace := job{Op: "add", ID: 4, Addr: "h4:2888"}, job{Op: "replace", ID: 3, Addr: "h4:2888"}
 	for _, tc := range []struct {
 		job   job
@@ -96,7 +96,7 @@ func TestJobsEndWithTheirErrors(t *testing.T) {
 			c := &trouble{fakeCluster: newFakeCluster(), kind: tc.kind, after: tc.after, err: final}
 			c.known["moved:2888"] = true
 			began := time.Now()
-			err := Run(anHour(t), c, tc.job, func(status.Step) {})
+			err := Run(anHour(t), c, tc.job, func(change.Step) {})
 			expect.Is(t, err, final)
 			expect.Equal(t, err.Error(), final.Error()+tc.said, "error")
 			expect.Equal(t, strings.Join(c.got, ", "), tc.got, "%+v, %s %d: changes", tc.job, tc.kind, tc.after)
@@ -110,7 +110,7 @@ func TestJobsEndWithTheirErrors(t *testing.T) {
 func TestWaitingJobsEnd(t *testing.T) {
 	const patience = 3 * time.Second
 	no := status.Errorf(status.NoLeader, "no leader")
-	type job = status.Job
+	type job = change.Job
 	silent := status.Progress{Waits: "refused"}
 	for _, tc := range []struct {
 		name    string
@@ -155,7 +155,7 @@ func TestWaitingJobsEnd(t *testing.T) {
 			}
 			j, began := tc.job, time.Now()
 			j.Patience = patience.Milliseconds()
-			err = Run(ctx, c, j, func(s status.Step) { steps = append(steps, s.Text) })
+			err = Run(ctx, c, j, func(s change.Step) { steps = append(steps, s.Text) })
 			return steps, time.Since(began), err
 		}
 		synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestSlowProgressIsProgress(t *testing.T) {
 		m := c.members[10]
 		m.Progress = status.Progress{SnapshotSize: 100, Heard: status.Ago(1)}
 		polls := 0
-		err := Run(anHour(t), c, status.Job{Op: "promote", ID: 10, Patience: 300}, func(status.Step) {
+		err := Run(anHour(t), c, change.Job{Op: "promote", ID: 10, Patience: 300}, func(change.Step) {
 			if polls++; polls%2 == 0 {
 				m.SnapshotSent++
 			}
@@ -219,8 +219,8 @@ func TestSnapshotsWithoutEndAreNoProgress(t *testing.T) {
 				m := f.members[10]
 				m.Progress = status.Progress{SnapshotSize: size, Heard: status.Ago(1)}
 				sent := 1
-				j := status.Job{Op: "promote", ID: 10, Patience: 3000}
-				err := Run(anHour(t), f, j, func(status.Step) {
+				j := change.Job{Op: "promote", ID: 10, Patience: 3000}
+				err := Run(anHour(t), f, j, func(change.Step) {
 					switch {
 					case m.SnapshotSent < size:
 						m.SnapshotSize, m.SnapshotSent = size, m.SnapshotSent+size/10
@@ -251,7 +251,7 @@ func TestSnapshotsWithoutEndAreNoProgress(t *testing.T) {
 func TestMemberThatIsTakenOutIsNotWaitedFor(t *testing.T) {
 	c := newFakeCluster()
 	c.members[10].Progress = status.Progress{}
-	err := Run(anHour(t), c, status.Job{Op: "promote", ID: 10}, func(status.Step) { delete(c.members, 10) })
+	err := Run(anHour(t), c, change.Job{Op: "promote", ID: 10}, func(change.Step) { delete(c.members, 10) })
 	expect.That(t, status.Of(err) == status.NotMember, "%v", err)
 }
 

@@ -30,33 +30,33 @@ const (
 
 // Run does a job and reports its steps. It returns when the job is done or refused, or makes no progress for
 // too long. When ctx ends, the job stops where it is; the same job started again continues from there.
-func Run(ctx context.Context, c Cluster, j status.Job, tell func(status.Step)) error {
+func Run(ctx context.Context, c Cluster, j change.Job, tell func(change.Step)) error {
 	r := &job{Job: j, ctx: ctx, cluster: c, tell: tell, since: time.Now(),
 		patience: time.Duration(j.Patience) * time.Millisecond}
 	if r.patience <= 0 {
 		r.patience = defaultPatience
 	}
-	switch change.Op(j.Op) {
+	switch j.Op {
 	case change.Add:
 		return r.add()
 	case change.Promote:
 		return r.promote()
-	case "replace":
+	case change.Replace:
 		return r.replace()
 	case change.Lead:
 		return r.lead()
 	case change.Remove:
 		return r.remove()
 	}
-	return r.change(change.Op(j.Op), j.Addr)
+	return r.change(j.Op, j.Addr)
 }
 
 // job is a job under way.
 type job struct {
-	status.Job
+	change.Job
 	ctx      context.Context
 	cluster  Cluster
-	tell     func(status.Step)
+	tell     func(change.Step)
 	patience time.Duration // how long the job may make no progress
 
 	since   time.Time // when the job last made progress
@@ -69,7 +69,7 @@ type job struct {
 
 // show reports a step of the job.
 func (j *job) show(kind, format string, args ...any) {
-	j.tell(status.Step{Kind: kind, Text: fmt.Sprintf(format, args...)})
+	j.tell(change.Step{Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
 func (j *job) progress()     { j.since = time.Now() }
@@ -269,9 +269,9 @@ func (j *job) replace() error {
 		return err
 	}
 	// The list of members no longer has the server, so remember its address and whether it votes.
-	rest := status.Job{Op: "add", ID: j.ID, Addr: addr, Wait: true, NoVote: !m.Voter, Patience: j.Patience,
+	rest := change.Job{Op: change.Add, ID: j.ID, Addr: addr, Wait: true, NoVote: !m.Voter, Patience: j.Patience,
 		Again: true}
-	j.tell(status.Step{Kind: "removed", Text: fmt.Sprintf("server %d is removed", j.ID), Rest: &rest})
+	j.tell(change.Step{Kind: "removed", Text: fmt.Sprintf("server %d is removed", j.ID), Rest: &rest})
 	if err := j.join(addr, m.Voter); err != nil {
 		return fmt.Errorf("%w (server %d was removed; to go on: zlock member add %d %s)", err, j.ID, j.ID, addr)
 	}

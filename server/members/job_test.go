@@ -120,7 +120,7 @@ func anHour(t *testing.T) context.Context {
 }
 
 func TestJobsGoOnToTheirEnd(t *testing.T) {
-	type job = status.Job
+	type job = change.Job
 	short := int64(500)
 	for _, tc := range []struct {
 		job     job
@@ -194,7 +194,7 @@ func TestJobsGoOnToTheirEnd(t *testing.T) {
 				tc.prepare(f)
 			}
 			var told strings.Builder
-			err := Run(anHour(t), f, tc.job, func(s status.Step) { fmt.Fprintln(&told, s.Text) })
+			err := Run(anHour(t), f, tc.job, func(s change.Step) { fmt.Fprintln(&told, s.Text) })
 			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%+v: %v", tc.job, err)
 			}
@@ -211,7 +211,7 @@ func TestJobEndsWithItsCaller(t *testing.T) {
 	f := newFakeCluster()
 	f.answers["h4:2888"] = 1000
 	ctx, cancel := context.WithCancel(t.Context())
-	err := Run(ctx, f, status.Job{Op: "add", ID: 4, Addr: "h4:2888"}, func(status.Step) { cancel() })
+	err := Run(ctx, f, change.Job{Op: "add", ID: 4, Addr: "h4:2888"}, func(change.Step) { cancel() })
 	expect.Equal(t, status.Of(err), status.Interrupted)
 	expect.That(t, len(f.got) <= 0, "%v, changed %v", err, f.got)
 }
@@ -225,9 +225,9 @@ func TestReplacementGoesOnAfterAnyStep(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFakeCluster()
 				f.joined = func() { f.known[f.members[id].Peer] = true }
-				var rest *status.Job
+				var rest *change.Job
 				ctx, cancel := context.WithCancel(anHour(t))
-				_ = Run(ctx, &lostCluster{f, ctx}, status.Job{Op: "replace", ID: id}, func(s status.Step) {
+				_ = Run(ctx, &lostCluster{f, ctx}, change.Job{Op: "replace", ID: id}, func(s change.Step) {
 					if s.Rest != nil {
 						rest = s.Rest
 					}
@@ -236,7 +236,7 @@ func TestReplacementGoesOnAfterAnyStep(t *testing.T) {
 					}
 				})
 				must.That(t, rest != nil, "server %d, %s: no rest", id, end)
-				expect.OK(t, Run(anHour(t), f, *rest, func(status.Step) {}), "server %d, %s", id, end)
+				expect.OK(t, Run(anHour(t), f, *rest, func(change.Step) {}), "server %d, %s", id, end)
 				expect.Equal(t, strings.Join(f.got, ", "), want, "server %d, %s", id, end)
 			})
 		}

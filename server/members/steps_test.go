@@ -15,18 +15,18 @@ import (
 
 // steps runs a job and returns its steps and its error, one per line. Each line has the time since the job
 // began, and the kind of the step.
-func steps(t *testing.T, c Cluster, j status.Job) string {
+func steps(t *testing.T, c Cluster, j change.Job) string {
 	var b strings.Builder
 	began := time.Now()
 	line := func(kind, text string) { fmt.Fprintf(&b, "%v %s: %s\n", time.Since(began), kind, text) }
-	err := Run(anHour(t), c, j, func(s status.Step) { line(s.Kind, s.Text) })
+	err := Run(anHour(t), c, j, func(s change.Step) { line(s.Kind, s.Text) })
 	line("end", fmt.Sprint(err))
 	return b.String()
 }
 
 // A job reports its steps and nothing else, and each step without delay.
 func TestStepsOfJobs(t *testing.T) {
-	type job = status.Job
+	type job = change.Job
 	add, replace := job{Op: "add", ID: 4, Addr: "h4:2888"}, job{Op: "replace", ID: 3, Addr: "h4:2888"}
 	const catchesUp = "0s follows: server 4 follows, 2500 entries, 244 KiB behind\n" +
 		"200ms follows: server 4 follows, 0 entries, 0 bytes behind\n"
@@ -116,7 +116,7 @@ func TestStepsOfMembersThatAreBehind(t *testing.T) {
 			c := &stillCluster{fakeCluster: newFakeCluster()}
 			tc.is.Applied, tc.is.Heard = 9000, status.Ago(1)
 			c.members[10].Progress = tc.is
-			told := steps(t, c, status.Job{Op: "promote", ID: 10, Patience: 300})
+			told := steps(t, c, change.Job{Op: "promote", ID: 10, Patience: 300})
 			first, _, _ := strings.Cut(told, "\n")
 			expect.Equal(t, first, "0s "+tc.told, "%+v", tc.is)
 			expect.Equal(t, strings.Join(c.got, ", "), tc.got, "%+v", tc.is)
@@ -170,29 +170,29 @@ func TestEachStepHasItsWholePatience(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		prepare func(*leaderless)
-		job     status.Job
+		job     change.Job
 		err     string
 		took    time.Duration
 	}{
 		{"the server answers", func(c *leaderless) { // after 2 s, and then no server leads for 2.5 s
 			c.answers["h4:2888"], c.kind, c.until = 10, "add", time.Now().Add(4500*time.Millisecond)
 			c.behind = 2500
-		}, status.Job{Op: "add", ID: 4, Addr: "h4:2888"}, "", 4600 * time.Millisecond},
+		}, change.Job{Op: "add", ID: 4, Addr: "h4:2888"}, "", 4600 * time.Millisecond},
 		{"the server is a member", func(c *leaderless) { // after 2 s, and then there is no list for 2.5 s
 			c.kind, c.until, c.behind = "add", time.Now().Add(2*time.Second), 2500
 			c.joined = func() { c.kind, c.until = "members", time.Now().Add(2500*time.Millisecond) }
-		}, status.Job{Op: "add", ID: 4, Addr: "h4:2888"}, "", 4800 * time.Millisecond},
+		}, change.Job{Op: "add", ID: 4, Addr: "h4:2888"}, "", 4800 * time.Millisecond},
 		{"the member is there, silent", func(c *leaderless) { // the list comes after 2 s
 			c.kind, c.until = "members", time.Now().Add(2*time.Second)
 			c.members[10].Progress = status.Progress{Waits: "refused"}
-		}, status.Job{Op: "promote", ID: 10}, "server 10 is not ready", 5400 * time.Millisecond},
+		}, change.Job{Op: "promote", ID: 10}, "server 10 is not ready", 5400 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &leaderless{fakeCluster: newFakeCluster()}
 			tc.prepare(c)
 			tc.job.Patience = patience
 			began := time.Now()
-			err := Run(anHour(t), c, tc.job, func(status.Step) {})
+			err := Run(anHour(t), c, tc.job, func(change.Step) {})
 			took := time.Since(began)
 			expect.Equal(t, err == nil, tc.err == "", "%s: whether it succeeds", tc.name)
 			expect.Has(t, fmt.Sprint(err), tc.err, "%s: the error", tc.name)
@@ -215,8 +215,8 @@ func (c slowCluster) Members(ctx context.Context) (*status.Members, error) {
 func TestRequestWithoutAnAnswerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		err := Run(anHour(t), slowCluster{newFakeCluster()}, status.Job{Op: "promote", ID: 10, Patience: 21_000},
-			func(status.Step) {})
+		err := Run(anHour(t), slowCluster{newFakeCluster()}, change.Job{Op: "promote", ID: 10, Patience: 21_000},
+			func(change.Step) {})
 		expect.Is(t, err, context.DeadlineExceeded)
 		expect.Equal(t, time.Since(began), 2*jobRequest+jobPoll, "since")
 	})

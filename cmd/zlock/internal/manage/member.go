@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -53,24 +54,26 @@ if none answers.`,
 }
 
 // memberOps has the least and the greatest number of operands of each operation.
-var memberOps = map[string][2]int{"list": {0, 0}, "add": {2, 2}, "promote": {1, 1}, "replace": {1, 2},
-	"lead": {1, 1}, "remove": {1, 1}}
+var memberOps = map[change.Op][2]int{opList: {0, 0}, change.Add: {2, 2}, change.Promote: {1, 1},
+	change.Replace: {1, 2}, change.Lead: {1, 1}, change.Remove: {1, 1}}
+
+const opList change.Op = "list" // shows the members
 
 func member(c *call.Call, f *connect.AdminFlags, noVote bool, format string) error {
 	if len(c.Args) == 0 {
 		return cli.Usagef("want list, add, promote, replace, lead or remove")
 	}
-	op, args := c.Args[0], c.Args[1:]
+	op, args := change.Op(c.Args[0]), c.Args[1:]
 	n, ok := memberOps[op]
 	switch {
 	case !ok:
 		return cli.Usagef("%q is not one of list, add, promote, replace, lead, remove", op)
 	case len(args) < n[0] || len(args) > n[1]:
 		return cli.Usagef("member %s takes %d operands", op, n[0])
-	case noVote && op != "add":
+	case noVote && op != change.Add:
 		return cli.Usagef("--no-vote works only with add")
 	}
-	if op == "list" {
+	if op == opList {
 		return connect.WithAdmin(c, f, func(ctx context.Context, admin connect.Admin) error {
 			return listMembers(ctx, c, admin, format)
 		})
@@ -79,7 +82,7 @@ func member(c *call.Call, f *connect.AdminFlags, noVote bool, format string) err
 	if err != nil {
 		return cli.Usagef("the ID of a member must be a number")
 	}
-	job := status.Job{Op: op, ID: uint32(id), Wait: true, NoVote: noVote, Patience: f.Timeout.Milliseconds()}
+	job := change.Job{Op: op, ID: uint32(id), Wait: true, NoVote: noVote, Patience: f.Timeout.Milliseconds()}
 	if len(args) > 1 {
 		job.Addr = args[1]
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -20,13 +21,13 @@ const (
 
 // memberJob starts a job of the server and shows its steps. If the connection is lost, zlock asks again, and
 // the job continues where it was.
-func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.Job,
+func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j change.Job,
 	patience time.Duration) error {
 	line := call.NewStatusLine(c.App)
 	defer line.End()
 	var heard time.Time
 	for {
-		err := runJob(ctx, admin, j, func(s status.Step) {
+		err := runJob(ctx, admin, j, func(s change.Step) {
 			heard = time.Now()
 			if s.Rest != nil {
 				j = *s.Rest
@@ -54,7 +55,7 @@ func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.
 }
 
 // runJob starts a job and calls step() for each line of the answer except the last.
-func runJob(ctx context.Context, admin connect.Admin, j status.Job, step func(status.Step)) error {
+func runJob(ctx context.Context, admin connect.Admin, j change.Job, step func(change.Step)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(memberSilent, func() { cancel(errors.New("it is silent")) })
@@ -65,7 +66,7 @@ func runJob(ctx context.Context, admin connect.Admin, j status.Job, step func(st
 	}
 	defer reply.Close()
 	for lines := json.NewDecoder(reply); ; silent.Reset(memberSilent) {
-		var s status.Step
+		var s change.Step
 		switch err := lines.Decode(&s); {
 		case err != nil:
 			return cli.Exitf(call.ExitNoSession,
