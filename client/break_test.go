@@ -78,7 +78,7 @@ func TestE58Revocation(t *testing.T) {
 	must.OK(t, op.Inspector().Revoke(ctx, d, nth(t, o, d, 1), wish))
 	lostFor(t, w.fails(t), Revoked)
 	queued(t, o, d, 1)
-	// A holder gets such a request once, and keeps the lock.
+	// A holder gets a repeated request only once, and keeps the lock.
 	for range 2 {
 		must.OK(t, op.Inspector().Revoke(ctx, d, recipe.Base(h.Node()), wish))
 	}
@@ -206,8 +206,8 @@ func TestBreakSparesTheNextHolder(t *testing.T) {
 	must.OK(t, c.Inspector().Break(testCtx(t), d+"/"+children[0], "", fence.Token(st.Czxid)))
 }
 
-// Before it removes a node without a number, Break looks at the directory and at the node. If a look is
-// refused, the node stays. If the node is gone when Break looks, Break returns ErrNotHeld.
+// Before it removes a node without a number, Break looks at the directory and at the node. If the server
+// refuses to show one of them, the node stays. If the node is gone, Break returns ErrNotHeld.
 func TestBreakOfANodeThatGoes(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -46,7 +46,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	if err := c.keeper.Begin(cancel); err != nil {
 		return nil, hold.PublicErr(ctx, err)
 	}
-	go c.notifier.run(c.keeper.Done()) // Close does not wait for it: the event function may call Close
+	go c.notifier.run(c.keeper.Done()) // Close must not wait for run(): the event function may call Close
 	if err := c.keeper.Greet(ctx); err != nil {
 		if errors.Is(context.Cause(ctx), zk.ErrAuthFailed) {
 			err = hold.PublicErr(ctx, err)
@@ -59,7 +59,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 // newClient returns a client that has no keeper yet.
 func newClient(o options) *Client {
 	c := &Client{events: o.events, locks: o, notifier: notifier{calls: make(chan notice, maxEvents)}}
-	c.locks.events = nil // c.events has the client's function; a lock's options name only further ones
+	c.locks.events = nil // the client's function is in c.events, and must not be called twice
 	c.locks.Moved = func(from, to session.State) {
 		c.notifier.add(Event{Kind: EventState, From: State(from), To: State(to)}, c.events)
 	}

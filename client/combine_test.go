@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The tests of this file combine options that work alone.
+// Each test of this file combines several options or features.
 
 // While a waiter has no connection, a tool may copy an older tree back and so replace the waiter's node by a
 // node of the same name. The waiter does not take that node for its own.
@@ -184,7 +184,8 @@ func TestSetIsAskedForItsLocks(t *testing.T) {
 	must.Equal(t, soon(t, "the wish", set.Asked()).By, "operator")
 	must.OK(t, set.Unlock(ctx))
 
-	// A set that still waits leaves the queue, as a waiter for a single lock does.
+	// If a set is asked for one of its locks while it waits for another, it gives up, as a waiter for a single
+	// lock does.
 	before := lock(t, other.Mutex(d+"-b").Lock)
 	failed := make(chan error, 1)
 	go func() { failed <- errOf(c.All(ctx, a.Request(), b.Request())) }()
@@ -224,7 +225,8 @@ func TestMonitorOutlastsErrors(t *testing.T) {
 	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
-	c, p := proxied(t, WithSessionTimeout(8*time.Second)) // the client looks again after a part of the timeout
+	// The client reads its node again only after a part of the session timeout, so the timeout is short.
+	c, p := proxied(t, WithSessionTimeout(8*time.Second))
 	l := lock(t, c.Mutex(d).Lock)
 	const throttled = -127
 	r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpGetData, Under: l.Node(), Nth: 1,

@@ -269,7 +269,8 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
 	for _, do := range []faultproxy.Action{faultproxy.Drop, faultproxy.CutBefore} {
-		c, p := proxied(t, WithSessionTimeout(8*time.Second)) // a missed heartbeat shows the lost reply
+		// Only a missed heartbeat shows the client that the reply is lost, so the timeout is short.
+		c, p := proxied(t, WithSessionTimeout(8*time.Second))
 		l := lock(t, c.Mutex(d).Lock)
 		next := start(testCtx(t), dial(t).Mutex(d).Lock)
 		queued(t, o, d, 2)

@@ -165,7 +165,7 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 			return
 		}
 		if e != synced {
-			// The server of a new session may lag behind the server of the last session.
+			// The server of a new session may lag behind the server of the last session, so sync first.
 			if err = e.Conn().Sync(ctx, el.path); err == nil {
 				synced = e
 			}

@@ -26,7 +26,7 @@ var (
 	ErrUpgradeConflict = hold.ErrUpgradeConflict
 	// ErrUnsupported says that the layout of the lock, or the server, does not support the call.
 	ErrUnsupported = hold.ErrUnsupported
-	// ErrMixedLayout says that the directory would have contenders that cannot see each other.
+	// ErrMixedLayout says that the directory has, or would get, contenders that cannot see each other.
 	ErrMixedLayout = recipe.ErrMixedLayout
 	// ErrPolicyMismatch says that the directory was set up with another policy.
 	ErrPolicyMismatch = take.ErrPolicyMismatch

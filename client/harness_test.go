@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "8") // the tests mostly wait
 	code := m.Run()
 	server.Close()
-	// A stub has no connection, so its goroutine that removes nodes never ends.
+	// Allowed to remain: the goroutine that removes the nodes of a stub. It never ends without a connection.
 	os.Exit(leak.AtEnd(code, "zlockd/zlockd/client", "/session.(*Epoch).reapOnce+"))
 }
 
@@ -157,8 +157,8 @@ func newProxy(t testing.TB, target string) *faultproxy.Proxy {
 // expire() ends the latest session that came through the proxy.
 func expire(t testing.TB, p *faultproxy.Proxy) {
 	t.Helper()
-	// On a busy machine the client may be reconnecting at this moment, and its handshake may take the session
-	// back before the proxy closes the session.
+	// On a busy machine the client may be reconnecting at this moment. Then its handshake may keep the session
+	// alive, so ask until the session has ended.
 	eventually(t, "the session to end", func() bool {
 		err := p.ExpireSession()
 		if err != nil {

@@ -196,8 +196,8 @@ func TestE61LockDelay(t *testing.T) {
 	unlock(t, lock(t, b.Mutex(d, long).Lock))
 }
 
-// The delay counts from the loss. A try during the delay, or a wait that ends before the delay, does not
-// restart it. After the delay a try gets the lock.
+// The delay counts from the loss. A TryLock, or a wait that ends, does not restart the delay. After the delay
+// a TryLock gets the lock.
 func TestLockDelayCountsFromTheLoss(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -281,7 +281,7 @@ func TestLockDelayLeavesDataOfOthersAlone(t *testing.T) {
 		return string(b)
 	}
 	write := func(d string) { must.Get(o.Set(d, []byte("other"), -1))(t) }
-	// The other program writes before the client writes the mark.
+	// Another program writes the data of the directory before the client writes its mark.
 	d := dir(t)
 	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Under: d, Nth: 1,
 		Then: func() { write(d) }})
@@ -290,7 +290,8 @@ func TestLockDelayLeavesDataOfOthersAlone(t *testing.T) {
 	r.Remove()
 	expect.Equal(t, data(d), "other", "data")
 	queued(t, o, d, 0)
-	// The other program writes while the lock is held. The client can still unlock and downgrade.
+	// Another program writes the data of the directory while the lock is held. The client can still unlock and
+	// downgrade.
 	d = dir(t)
 	l := lock(t, c.Mutex(d, WithLockDelay(time.Nanosecond)).Lock)
 	write(d)

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A walk leaves out nodes that do not exist or may not be read.
+// Walk leaves out nodes that do not exist or may not be read.
 func TestWalkPassesOverWhatItMayNotRead(t *testing.T) {
 	t.Parallel()
 	shared(t)

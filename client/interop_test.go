@@ -155,9 +155,10 @@ func kazoo(t *testing.T) []string {
 func together(t *testing.T, peer []string, kind string,
 	ours func(c *Client, d string) func(ctx context.Context) (mode string, l *Lease, err error)) {
 	d, o := dir(t), observer(t)
+	// Make persistent directories, so that the numbers of their nodes never start again at 0.
 	for _, p := range []string{"/t", d} {
 		if _, err := o.Create(p, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			t.Fatal(err) // the directories are persistent, so that numbers never start again
+			t.Fatal(err)
 		}
 	}
 	n := rounds(10_000, 300)

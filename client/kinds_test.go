@@ -85,8 +85,8 @@ func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
 	}
 }
 
-// A reader of a lock with a policy has no node until it holds. A lock of another kind, requested between the
-// reader's look and the reader's grant, must not be held together with the reader's lock.
+// A reader of a lock with a policy has no node until it holds. Another client requests a lock of another kind
+// after the reader has listed the directory and before its grant. The two locks must not be held together.
 func TestReaderOfAPolicySeesWhoCameWhileItWasNotToBeSeen(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -236,7 +236,7 @@ func TestStoredLimitOfASemaphore(t *testing.T) {
 		b, _ := contentOf(t, o, d)
 		expect.Equal(t, string(b), x.after, "%v, %q: stored", x.layout, x.stored)
 		if err != nil {
-			// A try reads the limit before it writes anything.
+			// TryAcquire reads the limit before it writes anything.
 			expect.Fails(t, errOf(s.TryAcquire(testCtx(t), 1)), "%v, %q", x.layout, x.stored)
 			continue
 		}
@@ -392,7 +392,7 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 	must.OK(t, errOf(o.Create(d+"/closed", nil, 0, zk.WorldACL(zk.PermRead))))
 	wantErr(t, errOf(c.All(ctx, c.Mutex(d+"/a").Request(), c.Mutex(d+"/closed").Request(),
 		c.Mutex(d+"/new").Request())), ErrNoAuth)
-	// A set whose locks are taken one by one fails with the same error.
+	// A set whose locks are taken one by one also fails with ErrNoAuth.
 	wantErr(t, errOf(c.All(ctx, c.Semaphore(d+"/a", 2).Request(1), c.Mutex(d+"/closed").Request())),
 		ErrNoAuth)
 	for _, p := range []string{"/a/leases", "/a/locks", "/closed", "/new"} {

@@ -89,7 +89,7 @@ func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 // [Election.Campaign] it returns ErrUnsupported.
 func (l *Lease) Publish(ctx context.Context, value []byte) error { return l.hold().Publish(ctx, value) }
 
-// Downgrade turns a write lock into a read lock; no writer gets in between. The token stays.
+// Downgrade turns a write lock into a read lock; no writer gets in between. The lease keeps its token.
 func (l *Lease) Downgrade(ctx context.Context) error { return l.hold().Downgrade(ctx) }
 
 // Upgrade turns a read lock into a write lock, ahead of all waiters. If another reader is upgrading, Upgrade

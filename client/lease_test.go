@@ -345,7 +345,7 @@ func TestSelfDeadlockOfACallThatMayNotWait(t *testing.T) {
 	unlock(t, l)
 }
 
-// A transaction may have succeeded although the client did not wait for its answer. If another program
+// If the context of a transaction ends before the answer comes, the outcome is unknown. If another program
 // replaces the node of a hold, the lease is lost.
 func TestHoldWhoseNodeIsReplaced(t *testing.T) {
 	t.Parallel()

@@ -125,7 +125,8 @@ func TestCallsCountInTheirDirectories(t *testing.T) {
 			[]string{d + "/permits/locks", d + "/permits/leases"}, 0},
 	} {
 		l := lock(t, k.lock)
-		queued(t, o, k.dirs[0], k.holder) // the client removes the place of a permit's holder in the background
+		// wait: the client removes the place of a permit's holder in the background
+		queued(t, o, k.dirs[0], k.holder)
 		ctx, cancel := context.WithCancel(testCtx(t))
 		var calls []granting
 		for range 4 {

@@ -220,8 +220,8 @@ func cancelRecipes() map[string]recipeTest {
 	return all
 }
 
-// endings are the ways an attempt can end midway: its context ends, or it loses the lease it has so far
-// although the session lives on.
+// endings are the ways in which an attempt can end midway: its context ends, or it loses a lease that it
+// already has although the session lives on.
 var endings = map[string]func(c *Client, cancel func()){
 	"cancelled": func(_ *Client, cancel func()) { cancel() },
 	"lost": func(c *Client, _ func()) {

@@ -29,7 +29,7 @@ type options struct {
 	take.Terms
 	name      string
 	events    func(Event)
-	ofSession bool // the options have an option of the session
+	ofSession bool // an option of the session is among the options
 }
 
 // ofSession returns an option of the session.
@@ -68,39 +68,39 @@ func (o *options) with(opts []Option) *options {
 	return &all
 }
 
-// WithSessionTimeout, of the session, asks for a timeout (20 s by default). The server may grant another
-// timeout, which [Client.Session] returns.
+// WithSessionTimeout, an option of the session, asks for a timeout (20 s by default). The server may grant
+// another timeout, which [Client.Session] returns.
 func WithSessionTimeout(d time.Duration) Option { return ofSession(func(o *options) { o.Timeout = d }) }
 
-// WithMargin, of the session, sets how long before the possible end of the session the client gives up its
-// leases: by default a fifth of the session timeout and at least a second. The margin must be long enough for
-// everything that the program does between the loss and the next holder's first action. A server of a stock
-// ZooKeeper may be cut off from its leader for some time before it notices; there, the margin must also be
-// longer than that time.
+// WithMargin, an option of the session, sets how long before the possible end of the session the client gives
+// up its leases: by default a fifth of the session timeout and at least a second. The margin must be long
+// enough for everything that the program does between the loss and the next holder's first action. A server
+// of a stock ZooKeeper may be cut off from its leader for some time before it notices; there, the margin must
+// also be longer than that time.
 func WithMargin(d time.Duration) Option { return ofSession(func(o *options) { o.Margin = d }) }
 
-// WithTLS, of the session, makes every connection use TLS. If cfg names no server, each server's certificate
-// must contain the host name that the client dials.
+// WithTLS, an option of the session, makes every connection use TLS. If cfg names no server, each server's
+// certificate must contain the host name that the client dials.
 func WithTLS(cfg *tls.Config) Option { return ofSession(func(o *options) { o.TLS = cfg.Clone() }) }
 
-// WithAuth, of the session, adds an identity, such as ("digest", "user:password").
+// WithAuth, an option of the session, adds an identity, such as ("digest", "user:password").
 func WithAuth(scheme, secret string) Option {
 	return ofSession(
 		func(o *options) { o.Auth = append(o.Auth, zk.Auth{Scheme: scheme, Secret: []byte(secret)}) })
 }
 
-// WithLogger, of the session, sets the logger for messages to operators. By default warnings, such
+// WithLogger, an option of the session, sets the logger for messages to operators. By default warnings, such
 // as why there is no connection, go to slog.Default().
 func WithLogger(l *slog.Logger) Option { return ofSession(func(o *options) { o.Log = l }) }
 
-// WithDialer, of the session, replaces the function that opens connections. The context of the function ends
-// when the time allowed for one attempt is over.
+// WithDialer, an option of the session, replaces the function that opens connections. The context of the
+// function ends when the time allowed for one attempt is over.
 func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
 	return ofSession(func(o *options) { o.Dial = f })
 }
 
-// WithName, of the session, sets the name that other clients see as the owner's command; by default it
-// is the name of the program.
+// WithName, an option of the session, sets the name that other clients see as the owner's command; by default
+// it is the name of the program.
 func WithName(name string) Option { return ofSession(func(o *options) { o.name = name }) }
 
 // WithMaxHold ends a lease that lasts longer than d; 0 means no limit. The time counts from the grant; the

@@ -143,7 +143,8 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := dir(t)
-			c, p := proxied(t, WithSessionTimeout(8*time.Second)) // the client looks again after this time
+			// The client looks at the node again only after a part of the session timeout, so the timeout is short.
+			c, p := proxied(t, WithSessionTimeout(8*time.Second))
 			p.Record()
 			node, end, done := wait(c, d)
 			eventually(t, "the waiter to watch", func() bool {

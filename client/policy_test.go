@@ -84,7 +84,7 @@ func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
 	})
 }
 
-// The test checks the server's history from outside: a holder looks at counters of the other holders. If
+// The test does not rely on what the client says: a holder looks at counters of the other holders. If
 // ZLOCKD_CLIENT_FULL is set, the test takes a million steps. If its value is a duration, each policy has at
 // most that time.
 func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
@@ -213,7 +213,7 @@ func finish(t *testing.T, l *Lease) {
 }
 
 // A reader finds the door open, but its grant arrives when a writer holds the lock. The grant fails, because
-// it is on condition that the record has not changed since the reader saw it.
+// it requires that the record has not changed since the reader saw it.
 func TestGrantThatComesLateIsRefused(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -253,7 +253,7 @@ func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 	shared(t)
 	d, ctx := dir(t), testCtx(t)
 	// Two clients of readers take turns: each takes the lock before the other releases it, as long as readers
-	// are admitted. Without the bound, the writer would wait forever.
+	// are admitted. If readers could overtake without a bound, the writer would wait forever.
 	var relay [2]*RWMutex
 	for i := range relay {
 		relay[i] = dial(t).RWMutex(d, WithPolicy(PolicyReader), WithMaxWriterWait(bound))

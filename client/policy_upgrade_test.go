@@ -53,7 +53,7 @@ func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		// The upgrade that conflicted gives way; the other upgrade may already be complete.
+		// Each upgrade either succeeds or conflicts with the other one. They must not both conflict.
 		u, k := upgraded.Load(), clashed.Load()
 		must.Equal(t, u+k, 2, "round %d: ends of upgrades", round)
 		must.That(t, u != 0, "round %d: both clashed", round)

@@ -239,8 +239,8 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 	unlock(t, l)
 }
 
-// The client gives back the lock at the head of a semaphore's queue before it sends any other request. So a
-// try that comes next does not find that lock held.
+// The client gives back the lock at the head of a semaphore's queue before it sends any other request. So the
+// client's next TryAcquire does not find that lock held.
 func TestTryAcquireDoesNotMeetOnesOwnHead(t *testing.T) {
 	t.Parallel()
 	c := dial(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A try on a path that has a lock of another kind makes no node.
+// On a path with a lock of another kind, a call that may not wait makes no node.
 func TestTryBesideAnotherKindMakesNothing(t *testing.T) {
 	t.Parallel()
 	shared(t)

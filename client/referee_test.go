@@ -65,7 +65,7 @@ func (r *referee) start(client int) int {
 	return r.forced[client]
 }
 
-// holds() reports whether the claim stands at this moment. r.mu is held.
+// holds() reports whether the claim is certainly held at this moment. r.mu is held.
 func (c *claim) holds() bool { return !c.forced && c.lease.Valid() }
 
 // sharesHold reports whether both leases are of one hold, because one is nested in the other.
@@ -309,8 +309,7 @@ func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 	take(t.Context(), 1, other, nil)
 }
 
-// The referee does not trust a lease that is granted while force() runs. A force, such as a restore, may take
-// long.
+// The referee does not trust a lease that is granted while force() runs, for example during a restore.
 func TestRefereeDoesNotTrustWhatIsGrantedDuringAForce(t *testing.T) {
 	t.Parallel()
 	s, _, unaware, other := unawareAndOther(t)

@@ -78,14 +78,14 @@ func quietly(t *testing.T, lock taker, opts ...Option) *Lease {
 	}
 }
 
-// having() returns a call about a lease.
+// having() returns a call that uses a lease.
 func having(
 	lock func(c *Client, d string) taker, call func(ctx context.Context, c *Client, l *Lease) error,
 ) refusable {
 	return refusable{leased: true, prepare: func(t *testing.T, c, _ *Client,
 		d string) func(context.Context) error {
 		l := quietly(t, lock(c, d))
-		must.OK(t, c.keeper.Conn().Sync(testCtx(t), d)) // as in waiting()
+		must.OK(t, c.keeper.Conn().Sync(testCtx(t), d)) // until the client's node at the head of a queue is gone
 		return func(ctx context.Context) error { return call(ctx, c, l) }
 	}}
 }

@@ -22,8 +22,8 @@ type Semaphore struct {
 	permits *take.Permits
 }
 
-// Semaphore returns the semaphore on path. The number of permits that is stored at the path counts. If none
-// is stored, the first use stores the argument `permits` as that number; if `permits` is 0, a number must
+// Semaphore returns the semaphore on path. If the path stores a number of permits, that number counts.
+// Otherwise the first use stores the argument `permits` as that number; if `permits` is 0, a number must
 // already be stored. With [LayoutKazoo] the client refuses a number that differs from the stored number, as
 // kazoo does. Semaphore sends no request; only its methods do.
 func (c *Client) Semaphore(path string, permits int, opts ...Option) *Semaphore {

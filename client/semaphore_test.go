@@ -24,7 +24,7 @@ func TestPermitsThatAreNeverGranted(t *testing.T) {
 	stored := c.Semaphore(d, 0)
 	must.Is(t, expect.Err(stored.Acquire(ctx, 4)), ErrInvalid)
 	unlock(t, must.Get(stored.Acquire(ctx, 3))(t))
-	unlock(t, must.Get(c.Semaphore(d, 4).Acquire(ctx, 3))(t)) // the stored number counts
+	unlock(t, must.Get(c.Semaphore(d, 4).Acquire(ctx, 3))(t)) // the stored number counts, not the 4
 	must.Is(t, expect.Err(c.Semaphore(d, 4).Acquire(ctx, 4)), ErrInvalid)
 	must.Is(t, expect.Err(c.Semaphore(d+"/new", 0).Acquire(ctx, 1)), ErrLimitMismatch)
 	for n, want := range map[int]error{0: ErrInvalid, -1: ErrInvalid} {
@@ -70,8 +70,8 @@ func TestLimitThatMayNotBeStored(t *testing.T) {
 	must.Is(t, c.Semaphore(d+"/s", 1, WithLayout(LayoutHost)).SetPermits(testCtx(t), 1), ErrUnsupported)
 }
 
-// As many tries are granted as there are free permits, whether they come from one client or from several,
-// and never more.
+// As many calls of TryAcquire are granted as there are free permits, and never more, whether they come from
+// one client or from several.
 func TestTriesGetTheFreePermits(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -162,7 +162,7 @@ func noReply(t *testing.T) bool {
 	must.That(t, !l.Valid(), "valid after its end")
 	g := granted.Load()
 	must.That(t, g == 0 || g >= ended.UnixNano(), "granted to another before the holder was told")
-	expire(t, p) // before the server itself would end the session
+	expire(t, p) // ends the session before the server itself would end it
 	wg.Wait()
 	must.That(t, granted.Load() != 0, "the lock was never given on")
 	p.Blackhole(false)
@@ -246,7 +246,7 @@ func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 	clock.move(35*time.Second, 0)
 	soon(t, "the local loss", l.Lost())
 	must.That(t, c.State() == StateLost || c.State() == StateSuspended, "state %v", c.State())
-	queued(t, o, d, 2) // the server does not know that the lease is lost
+	queued(t, o, d, 2) // the server does not know that the lease is lost, so the node stays
 	p.Refuse(false)
 	next := waiting.wait(t)
 	must.Equal(t, c.Session().ID, session, "the session ended")
@@ -301,7 +301,7 @@ func TestDialWaitsForNoHeartbeat(t *testing.T) {
 	p := newProxy(t, addr(t))
 	beat := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Do: faultproxy.Hold})
 	defer beat.Release()
-	asked := time.Now().Add(-5 * time.Millisecond) // the clocks that a client compares differ by less than that
+	asked := time.Now().Add(-5 * time.Millisecond) // the clocks that a client compares may differ by up to this
 	// The first heartbeat is due after a third of the session timeout.
 	c := dialTo(t, p.Addr(), WithSessionTimeout(40*time.Second))
 	s, seen := c.Session(), time.Now()
@@ -402,7 +402,7 @@ func TestSessionIsTakenOverByItsKey(t *testing.T) {
 	l := lock(t, c.Mutex(d).Lock)
 	key := c.keeper.Conn().Session()
 	expect.Equal(t, key.ID, c.Session().ID)
-	p.Refuse(true) // otherwise the client would take the session back
+	p.Refuse(true) // otherwise the client would resume the session
 	p.Cut()
 	heir := must.Get(czk.Dial(testCtx(t), addr(t), czk.Options{Resume: key}))(t)
 	must.OK(t, heir.Close(testCtx(t)))

@@ -91,8 +91,8 @@ func TestSlotsBesidePermitsWithoutNumbers(t *testing.T) {
 	must.Is(t, expect.Err(kazoo.Slots()), ErrNoSlots)
 }
 
-// If several clients take permits at the same time, as heads of the queue and by tries, no two holders have
-// the same number.
+// If several clients take permits at the same time, with Acquire and with TryAcquire, no two holders have the
+// same number.
 func TestSlotsOfManyClients(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -138,7 +138,7 @@ func TestSlotsOfManyClients(t *testing.T) {
 	all.Wait()
 }
 
-// If there are as many tries as permits, each try gets a permit.
+// If there are as many callers of TryAcquire as permits, each caller gets a permit.
 func TestTriesTakeAllSlots(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -150,7 +150,8 @@ func TestTriesTakeAllSlots(t *testing.T) {
 		c := dial(t)
 		all.Go(func() {
 			s := c.Semaphore(d, limit)
-			for leases[n] == nil && ctx.Err() == nil { // another try may be about to give its permit back
+			// ask again: another caller may be about to give its permit back
+			for leases[n] == nil && ctx.Err() == nil {
 				leases[n], _ = s.TryAcquire(ctx, 1)
 			}
 		})

@@ -77,7 +77,7 @@ func child() {
 	fmt.Println("locked", l.Token())
 	for last := time.Now(); ; {
 		now := time.Now()
-		if now.Sub(last) >= stopped { // no lease lasts for so long
+		if now.Sub(last) >= stopped { // the process was stopped, and no lease lasts for so long
 			fmt.Println("resumed", l.Valid())
 			end := <-ended
 			fmt.Println("ended", end.Sub(now).Milliseconds(), context.Cause(l.Context()))

@@ -18,7 +18,7 @@ func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 	old, out, flags := slog.Default(), stdlog.Writer(), stdlog.Flags()
 	defer func() {
 		slog.SetDefault(old)
-		stdlog.SetOutput(out) // SetDefault changed the output of package log; show what log.Fatal writes
+		stdlog.SetOutput(out) // SetDefault redirected package log, so show again what log.Fatal writes
 		stdlog.SetFlags(flags)
 	}()
 	var log must.Text

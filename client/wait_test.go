@@ -208,8 +208,8 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 	unlock(t, gc.wait(t))
 }
 
-// A waiter notices the end of its predecessor even if the server does not set the waiter's watches again, and
-// whether the predecessor ended before or after the client connected again.
+// A waiter notices the end of its predecessor even if the server does not set the waiter's watches again. The
+// predecessor may end before or after the client has connected again.
 func TestE06NoWaitNeedsSetWatches(t *testing.T) {
 	t.Parallel()
 	shared(t)
@@ -391,7 +391,7 @@ func TestE29PredecessorNotReadable(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
 	holder := dial(t, WithAuth("digest", "holder:secret"))
-	w, p := proxied(t, WithSessionTimeout(8*time.Second)) // a waiter looks again after a part of this time
+	w, p := proxied(t, WithSessionTimeout(8*time.Second)) // a waiter reads the node again after a part of it
 	unlock(t, lock(t, w.Mutex(d).Lock))                   // makes the directory, which all clients may use
 	hm := holder.Mutex(d, WithACL(czk.AuthACL(czk.PermAll)...))
 	h := lock(t, hm.Lock)
@@ -424,12 +424,12 @@ func TestE52TryLockOnAHeldLockOnlyReads(t *testing.T) {
 	p.Record()
 	for i := range 10 {
 		wantErr(t, errOf(c.Mutex(d).TryLock(testCtx(t))), ErrNotAcquired)
-		// A try lists the directory, and lists it again after a sync.
+		// TryLock lists the directory, and lists it again after a sync.
 		must.Equal(t, under(p, d, 0), 3*(i+1), "requests after %d tries", i+1)
 		must.Equal(t, under(p, d, faultproxy.OpGetChildren2), 2*(i+1), "lists after %d tries", i+1)
 	}
 	unlock(t, h)
-	unlock(t, lock(t, c.Mutex(d).TryLock)) // a try sees every release that was complete
+	unlock(t, lock(t, c.Mutex(d).TryLock)) // TryLock sees every release that was complete
 }
 
 func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
@@ -449,7 +449,7 @@ func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
 				t.Fatal("a try hangs")
 			}
 			if len(won) == 1 && g == ga {
-				// the other try may find the lock held or free
+				// the other TryLock may find the lock held or free
 				continue
 			}
 		}
@@ -459,7 +459,7 @@ func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
 	}
 }
 
-// A try waits only for the server. It does not wait for the lock delay after the death of a holder.
+// TryLock waits only for the server, and not for the lock delay after the death of a holder.
 func TestTryDoesNotWaitForTheLockDelay(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A waiter and a refused try learn their place and the holder from lists that they read anyway.
+// A waiter, and a call that is refused, learn their place and the holder from lists that they read anyway.
 func TestWaitsTellPlaceAndHolder(t *testing.T) {
 	t.Parallel()
 	shared(t)

@@ -35,7 +35,7 @@ type addresses struct {
 	mu      sync.Mutex
 	said    map[uint32]string // the addresses that servers report of themselves
 	moved   map[uint32]move
-	refused map[uint32]string // by server: its reason to refuse a call at an address that is not in the log
+	refused map[uint32]string // by server: why it refused a call at an address that is not in the log
 }
 
 // A move records that a server answers at an address that differs from the one in the log.
@@ -75,7 +75,9 @@ func (a *addresses) instead(id uint32, addr string) string {
 		return addr
 	}
 	if !a.n.disk.StaysMember(m.config, peer.ServerID(id), raft.ServerAddress(addr)) {
-		return addr // the address in the log counts until look() confirms the move again
+		// The log has changed this member since. Its address in the log counts until look() has checked the move
+		// again.
+		return addr
 	}
 	return m.to
 }
@@ -114,8 +116,8 @@ func (a *addresses) watch() {
 	}
 }
 
-// look() calls each server for which the sources disagree. While there is no leader it calls all servers, so
-// that they learn this server's address if it has changed.
+// look() calls each server for which it finds different addresses. While there is no leader it calls all
+// servers, so that they learn this server's address if that has changed.
 func (a *addresses) look() {
 	servers, config := a.n.raft.Configuration()
 	leader, _ := a.n.raft.Known()
@@ -170,8 +172,8 @@ func (a *addresses) find(id uint32, at string, config uint64, places []string) {
 	}
 }
 
-// refuses() logs that the server at an address in --peers refuses to talk to this server, once for each
-// reason: that server's data directory, or this server's --peers, may belong to another cluster.
+// refuses() logs, once for each reason, that the server at an address in --peers refuses to talk to this
+// server. The data directory of that server, or this server's --peers, may belong to another cluster.
 func (a *addresses) refuses(id uint32, addr string, err error) {
 	text := err.Error()
 	a.mu.Lock()
@@ -274,8 +276,8 @@ func (a *addresses) reached(ctx context.Context, servers []raft.Server, place pe
 // errUnreached is returned when no other member answers.
 var errUnreached = errors.New("no other member answers")
 
-// Standing asks the server at an address. `there` reports whether a server of this cluster, or one without a
-// cluster, answers. `follows` reports whether that server leads or follows the leader.
+// Standing asks the server at an address for its status. `there` reports whether a server of this cluster, or
+// one without a cluster, answers. `follows` reports whether that server leads or follows the leader.
 func (n *Node) Standing(ctx context.Context, id uint32, addr string) (there, follows bool) {
 	if id == n.id {
 		serves, _ := n.Serving()
@@ -311,8 +313,8 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 	return st, err
 }
 
-// askAt asks the leader at each address of leaderAddrs in turn, until a connection is not refused. It returns
-// ECONNREFUSED if all connections are refused.
+// askAt asks the leader at the addresses that leaderAddrs returns. It goes on to the next address only if a
+// connection is refused. It returns ECONNREFUSED if all are refused.
 func (n *Node) askAt(ctx context.Context, id uint32, says string,
 	q peer.Question) (st peer.Status, err error) {
 	for _, addr := range n.leaderAddrs(id, says) {
@@ -326,7 +328,7 @@ func (n *Node) askAt(ctx context.Context, id uint32, says string,
 
 // leaderAddrs returns the possible addresses of the leader, the likeliest first: its address in the list of
 // members, and the address that the leader gives as its own, which raft passes on. A server that does not
-// know the members yet returns only the latter.
+// know the members yet returns only the second address.
 func (n *Node) leaderAddrs(id uint32, says string) []string {
 	known := n.addresses.of(id)
 	if known == "" || known == says {

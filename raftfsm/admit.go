@@ -23,8 +23,8 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)
 	case g.From == n.id && g.Incarnation != id.Incarnation && !(p == peer.Ask && id.Cluster == "" &&
 		g.Cluster != ""):
-		// A caller with this server's id is refused. The exception: if this server is new and will take the
-		// caller's place, the caller, which leads, may question this server.
+		// A caller with this server's id is refused, with one exception: a server of a cluster may ask a new server
+		// that has no cluster yet. The caller may be the leader, and the new server may be about to replace it.
 		return fmt.Errorf("two servers run with --id %d", n.id)
 	case g.Cluster != "" && id.Cluster != "" && g.Cluster != id.Cluster:
 		return fmt.Errorf(
@@ -35,8 +35,8 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 		return err
 	}
 	known, asOf := n.knownAs(g.From)
-	// This server may not have read the log entry that made the caller's directory a member, and the caller
-	// may be the leader that is about to send that entry.
+	// If `newer` is true, this server may not have read the log entry that made the caller's directory a member.
+	// The caller may be the leader that is about to send that entry.
 	newer := g.Expected > asOf
 	was := n.promises.Of(g.Incarnation)
 	behind := g.Shown.Behind(was, g.End)
@@ -51,7 +51,7 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 		return errors.New(peer.NotFormed)
 	case !n.up.Load():
 		return errors.New(peer.Starting)
-	case g.From != n.id && // raft also calls this server itself, and the state may name an older directory
+	case g.From != n.id && // a server may call itself, even if its state still names its former directory
 		known != "" && known != g.Incarnation && !newer:
 		return fmt.Errorf("server %d runs on a data directory other than the one that this cluster knows: "+
 			"if the server was replaced, stop the process that still runs on the old directory", g.From)
@@ -68,8 +68,8 @@ func (n *Node) incarnationOf(id uint32) string {
 	return incarnation
 }
 
-// knownAs returns the result of incarnationOf, and the index of the log entry at which it was true. A server
-// that has just started knows the members in its snapshot, or those with which the cluster formed.
+// knownAs returns what incarnationOf returns, and the index of a log entry at which that was the incarnation.
+// A server that has just started knows the members in its snapshot, or those with which the cluster formed.
 func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
 	own := n.disk.Identity()
 	incarnation, asOf = own.Incarnations[id], own.Expected

@@ -18,8 +18,8 @@ import (
 
 const (
 	linkDialTime = time.Second
-	// A server that cannot follow its leader tries again after followAgain, and waits twice as long before
-	// each further try. The other servers may not know yet that the leader is gone, the leader may refuse
+	// A server that cannot follow its leader tries again after followAgain. With each failure it waits twice as
+	// long, up to followRest. The other servers may not know yet that the leader is gone, the leader may refuse
 	// this server, or the network between them may be cut.
 	followAgain = time.Millisecond
 	followRest  = 20 * time.Millisecond
@@ -48,8 +48,8 @@ func (n *Node) follow() {
 	}
 }
 
-// followLeader runs one link, and finds out why it ended. It reports whether the link lasted for a while. If
-// the called server does not lead, it closes the link at once.
+// followLeader runs one link, and finds out why it ended. It reports whether the link lasted for a while. A
+// called server that does not lead closes the link at once.
 func (n *Node) followLeader(id uint32, addr string) (stood bool) {
 	c, err := n.callLeader(id, addr)
 	if err == nil {

@@ -93,7 +93,7 @@ func (n *Node) watchLeader() {
 			n.known.set(peer.ParseID(o.Data.(raft.LeaderObservation).LeaderID))
 			n.known.news.Send()
 			signal.Signal(n.elections.News).Send()
-		case <-time.After(n.raft.Beat(leaderLook)): // an observation may be dropped
+		case <-time.After(n.raft.Beat(leaderLook)): // look even without an observation, because one may be dropped
 			if len(news) == 0 {
 				id, _ := n.raft.Known()
 				n.known.set(id)

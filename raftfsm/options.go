@@ -174,7 +174,8 @@ func (o Options) withDefaults() (Options, error) {
 			o.HeartbeatTimeout, o.MinSessionTimeout, servedAlone, most, o.HeartbeatTimeout+servedAlone)
 	}
 	o.HeartbeatTimeout = cmp.Or(o.HeartbeatTimeout, defaultHeartbeat)
-	if len(o.Peers) == 0 && o.HeartbeatTimeout == defaultHeartbeat { // no other server can join
+	// A cluster of one server needs no time to find out whether a leader is alive.
+	if len(o.Peers) == 0 && o.HeartbeatTimeout == defaultHeartbeat {
 		o.HeartbeatTimeout = 30 * time.Millisecond
 	}
 	o.LogStore = cmp.Or(o.LogStore, "wal")

@@ -64,7 +64,7 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 				said = status.Progress{Waits: a.Err.Error()}
 			}
 			if p, is := linked[a.ID]; is && (p.Reached() || said.Heard == nil) {
-				p.Waits = said.Waits // a server may have a link although it does not serve yet
+				p.Waits = said.Waits // only the member's answer says why it does not serve yet
 				said = p
 			}
 			m.Progress = said
@@ -134,7 +134,8 @@ func (n *Node) Status() status.Node {
 	switch {
 	case n.port == nil && t != nil:
 		st.Role = "standalone"
-	case t != nil && t.Number() == st.Term && n.raft.Leads(): // raft may just have learned of a newer term
+	// The terms differ if raft has just learned of a newer one.
+	case t != nil && t.Number() == st.Term && n.raft.Leads():
 		st.Role = "leader"
 	case st.Leader != 0 && n.raft.State() == raft.Follower:
 		st.Role = "follower"

@@ -10,8 +10,8 @@ import (
 )
 
 // AllowTickets allows tickets in the cluster, once every member says that it understands them. From then on
-// no server of release 0.1.0 can be a member. It returns when this server has applied the entry that allows
-// them.
+// no server of release 0.1.0 can be a member. AllowTickets returns when this server has applied the entry
+// that allows them.
 func (n *Node) AllowTickets(ctx context.Context) error {
 	if n.fsm.HasTickets() {
 		return nil

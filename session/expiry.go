@@ -80,7 +80,7 @@ func (e *Expiry) Remove(id int64) {
 func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
 	last := floorDiv(int64(now), int64(resolution))
 	if e.tick <= last-slots {
-		e.tick = last - slots + 1 // in one turn of the wheel, Due visits every slot
+		e.tick = last - slots + 1 // one turn of the wheel visits every slot, so Due need not go back further
 	}
 	for ; e.tick <= last; e.tick++ {
 		for d := e.slot[e.tick&(slots-1)]; d != nil; {

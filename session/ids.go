@@ -1,8 +1,8 @@
 package session
 
-// An id that Create gives begins with 7 bits for the creating server, so that ids are positive. 56 bits
-// follow, which count up from a random prefix of the cluster. Sessions that were adopted from elsewhere may
-// have any id but 0. Ids are ordered as unsigned numbers.
+// An id that Create gives has 63 bits, so it is positive: 7 bits for the creating server, and then 56 bits
+// that count up from a random prefix of the cluster. Sessions that were adopted from elsewhere may have any
+// id but 0. Ids are ordered as unsigned numbers.
 const (
 	counterBits = 56
 	counterMask = 1<<counterBits - 1

@@ -21,7 +21,7 @@ type Session struct {
 // Table is the replicated table of sessions. It is not safe for concurrent changes; several reads may run at
 // once.
 type Table struct {
-	next uint64             // counts the ids; the next id has its low 56 bits
+	next uint64             // counts the ids; its low 56 bits are those of the next id
 	byID map[int64]*Session // a Session never changes; Table replaces it
 
 	owned  map[uint32]int // how many sessions each server owns; a missing key means none

@@ -59,7 +59,8 @@ func (t *Table) TicketsOf(identity, path string) (all, there int) {
 	return len(of.ids), of.path[path]
 }
 
-// SomeTicketsOf returns some of the tickets of an identity. The oldest ticket of each server comes first.
+// SomeTicketsOf returns at most `most` tickets of an identity. They are ordered by the server that opened
+// them, and by age.
 func (t *Table) SomeTicketsOf(identity string, most int) (list []Session) {
 	if t.tickets == nil || t.tickets.of[identity] == nil {
 		return nil

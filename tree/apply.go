@@ -144,7 +144,7 @@ func (t *Tree) setACL(c *Change, r *jute.SetACLRequest, reply []byte) ([]byte, j
 		return reply, jute.BadVersion
 	}
 	t.changeACL(c, n, r.Path, acl)
-	c.Steps += bounds.DataSteps(len(n.Data)) // the digest reads the data; this cost is never refused
+	c.Steps += bounds.DataSteps(len(n.Data)) // the digest hashes the data; this cost is never refused
 	return n.AppendStat(reply), jute.OK
 }
 

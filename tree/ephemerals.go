@@ -29,8 +29,8 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 			c.Steps += bounds.EndSteps + bounds.DataSteps(len(n.Data)) // only MaxEphemerals bounds this cost
 		}
 	}
-	// Sort the nodes, because every server must delete in the same order. The order of the index is not the same
-	// after a restore.
+	// Sort the nodes, because every server must delete in the same order. After a restore the lists of ephemeral
+	// nodes are in another order.
 	slices.SortFunc(list, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.node.Czxid, b.node.Czxid), cmp.Compare(a.path, b.path))
 	})

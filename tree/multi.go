@@ -70,7 +70,7 @@ func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) 
 			return reply, jute.MarshallingError
 		}
 		if o.op != jute.OpCreate {
-			kind = jute.OpCreate2 // the results of all creates whose answers have the Stat have this type
+			kind = jute.OpCreate2 // the result of every create that answers with a Stat has this type
 		}
 		reply = jute.AppendMultiHeader(reply, kind, false, jute.OK)
 		return t.create(c, o.op, &o.create, reply)

@@ -102,7 +102,7 @@ func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 		return false
 	}
 	if t.undo != nil && (limits.Czxid == c.Zxid || stats.Czxid == c.Zxid) {
-		return false // this multi itself made the quota
+		return false // the multi has made this quota itself, so the quota does not limit it
 	}
 	used, most := t.undo.before(t, stats), t.quotaTexts[limits]
 	return exceeds(most.countLimit, used.count, count) || exceeds(most.byteLimit, used.bytes, bytes)

@@ -43,7 +43,7 @@ type Tree struct {
 	reapable   []*nodes.Node // containers and TTL nodes; Node.Slot is a node's position here
 	quotas     int           // number of activated quotas
 	quotaTexts map[*nodes.Node]quotaText
-	kins       map[*nodes.Node]*kins // contenders by kin, for the directories that Change.OneLayout needed
+	kins       map[*nodes.Node]*kins // contenders by kin, in the directories counted for Change.OneLayout
 
 	undo  *undoLog  // undo log of the multi that is being applied; otherwise nil
 	buf   []byte    // scratch space for names and keys

@@ -91,7 +91,7 @@ func (s *FileStore) Raise(ctx context.Context, res string, t Token) (bool, error
 	case t > highest:
 		err = s.write(res, t)
 	case !s.known(res, t):
-		// Another process may have written the file without having synced the directory yet.
+		// Another process may have written the file but not synced the directory yet, so sync it now.
 		err = s.syncDir(s.dir)
 	}
 	if err == nil {

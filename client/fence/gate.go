@@ -23,8 +23,8 @@ type Gate struct {
 func NewGate(s Store) *Gate { return &Gate{Store: s} }
 
 // Admit applies the rules of this package to one access. It returns nil if the access is allowed, [ErrStale]
-// if the gate has seen a later hold, and [ErrInvalid] for a token or mode without an order. A later holder
-// may get in between Admit and the write; [Gate.Do] does both in one step.
+// if the gate has seen a later hold, and [ErrInvalid] for a token that is not valid or a mode whose tokens
+// have no order. A later holder may get in between Admit and the write; [Gate.Do] does both in one step.
 func (g *Gate) Admit(resource string, m Mode, t Token) error {
 	return g.AdmitContext(context.Background(), resource, m, t)
 }
@@ -141,7 +141,7 @@ func (g *Gate) do(ctx context.Context, resource string, m Mode, t Token,
 	unlock, blocked, err := g.exclude(fctx, resource, m, t)
 	switch {
 	case err != nil && ctx.Err() == nil && fctx.Err() != nil:
-		return stale(resource, m, t) // the wait ended because of a later hold
+		return stale(resource, m, t) // a later hold ended the wait
 	case err != nil:
 		return err
 	}

@@ -423,7 +423,7 @@ func TestSQLFormAgreesWithTheGate(t *testing.T) {
 	}
 }
 
-// A hold ends the calls of older holds, unless both holds are readers. Calls with its own token go on.
+// A hold ends the calls of older holds, unless both holds are readers. Other calls of the hold go on.
 func TestCallsOfOlderHoldsEnd(t *testing.T) {
 	for _, c := range []struct {
 		running, next Mode

@@ -96,7 +96,7 @@ func ParseSequencer(text string) (Sequencer, error) {
 	if err := s.validate(); err != nil {
 		return Sequencer{}, err
 	}
-	// The decoder skips line ends in the text, but a sequencer has only one spelling.
+	// The decoder accepts line ends inside the text. Refuse them, because a sequencer has only one spelling.
 	if s.String() != text {
 		return bad("not in its canonical form")
 	}

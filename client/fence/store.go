@@ -10,8 +10,8 @@ import (
 type Store interface {
 	// Load returns the highest token of res. It returns 0 if res has no token yet.
 	Load(ctx context.Context, res string) (Token, error)
-	// Raise sets the highest token of res to t, unless a higher token is stored, in one atomic step. It
-	// returns true if t is the highest token after the call, even if it was before, and false if t is stale.
+	// Raise sets the highest token of res to t, unless a higher token is stored, in one atomic step. It returns
+	// true if t is then the highest token, even if it already was before the call, and false if t is stale.
 	Raise(ctx context.Context, res string, t Token) (bool, error)
 }
 

@@ -38,7 +38,7 @@ func TestTokenTextFormIsCanonicalDecimal(t *testing.T) {
 	}
 }
 
-// Tokens above 2^53 are written so that readers of JSON which use doubles do not round them.
+// In JSON a token is a string. Otherwise readers that parse numbers as doubles would round tokens above 2^53.
 func TestE65TokenAbove2To53KeepsItsValueInJSON(t *testing.T) {
 	in := struct{ Token Token }{1<<53 + 1}
 	b := must.Get(json.Marshal(in))(t)

@@ -40,8 +40,8 @@ func Describe(s string) Description {
 	return d
 }
 
-// separate() reports whether the marker of a name in Curator's layout is a word of its own: "block-" is not
-// "lock-".
+// separate() reports whether the marker of a name in Curator's layout is a word of its own. The marker
+// "lock-" is one in "a-lock-", but not in "block-".
 func separate(c Contender, l Layout) bool {
 	if l != LayoutCurator || c.Kind.Family() == FamilyReadWrite || c.Maker != MakerUnknown {
 		return true

@@ -15,7 +15,7 @@ type Node struct {
 	Ctime   int64 // ms since 1970, like Mtime
 	Mtime   int64
 	Version int32
-	Hidden  bool // the caller may not read its data
+	Hidden  bool // the caller may not read the node's data
 }
 
 // Session is a session's id. Its text is hexadecimal.
@@ -73,7 +73,7 @@ func NewEntry(n *Node, d *Description) Entry {
 		Node: n.Name, Layout: d.Layout, Mode: d.Kind.Mode(), Maker: d.Maker, Session: Session(n.Session),
 		Token: n.Czxid, Since: n.Ctime, Version: n.Version, Hidden: n.Hidden, raw: n.Data,
 	}
-	// without this check, decoding the records would be most of the work
+	// Decode only records with this field. To decode all records would be most of the work.
 	if strings.Contains(n.Data, `"held"`) {
 		if o, ok := e.Record(); ok && o.Held {
 			e.HeldSince = n.Mtime

@@ -48,7 +48,7 @@ type Edge struct {
 	FromToken int64  `json:"fromToken,string"`
 	ToToken   int64  `json:"toToken,string"`
 	Since     int64  `json:"since"`
-	// Any says that a release of one of several holders is enough, as with a semaphore.
+	// Any says that the waiter waits for any one of several holders, as with a semaphore.
 	Any bool `json:"any,omitempty"`
 	// Watch says that only a watch of the waiter is known. Such a session may only observe, so its edge is
 	// not part of a cycle.

@@ -36,7 +36,7 @@ const (
 
 // KinOf returns the kin of an ephemeral node.
 func KinOf(name string) Kin {
-	if IsPolicyNode(name) { // such a name also looks like one of LayoutHost
+	if IsPolicyNode(name) { // checked first, because such a name also looks like one of LayoutHost
 		return kinPolicy
 	}
 	if c, l, ok := ParseName(name); ok && separate(c, l) {

@@ -21,8 +21,8 @@ type marker struct {
 	text   string
 }
 
-// The markers of all layouts. The marker "lock-" also stands for "-lock-", because Curator without protection
-// writes no id and no dash before it.
+// The markers of all layouts. The marker "lock-" also stands for "-lock-": without protection, Curator writes
+// neither an id nor a dash before "lock-".
 var markers = []marker{
 	{LayoutCurator, RoleRead, "__READ__"},
 	{LayoutCurator, RoleWrite, "__WRIT__"},
@@ -192,7 +192,7 @@ func Parent(p string) string {
 }
 
 // Likeness reads names that differ from the client's own name only in id and number. In a long queue nearly
-// all names are like that, and to read them is the main cost of a turn.
+// all names are like that, and reading them is the main cost of a turn.
 type Likeness struct {
 	own  Contender
 	tail string // the text between id and number

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A minus before ten digits is a sign only after another separator that itself follows some text.
+// A dash before ten digits is a minus sign only after another separator that itself follows some text.
 func TestSignsOfNumbers(t *testing.T) {
 	for name, want := range map[string]int32{
 		"a--1000000001": -1000000001, "a_-1000000001": -1000000001, "a-1000000001": 1000000001,

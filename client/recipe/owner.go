@@ -26,7 +26,7 @@ type Owner struct {
 	// MaxHold and Grace are durations as text; see WithMaxHold of package client.
 	MaxHold string `json:"maxHold,omitempty"`
 	Grace   string `json:"grace,omitempty"`
-	// A holder sets Over when its maximum hold is over while its node still exists.
+	// A holder sets Over when it has exceeded its maximum hold and its node still exists.
 	Over bool `json:"over,omitempty"`
 	// Limit is the number of permits that a waiter's program gives the semaphore if none is stored.
 	Limit int `json:"limit,omitempty"`
@@ -108,7 +108,7 @@ func EncodeValue(value []byte, o Owner) []byte {
 }
 
 // Mistakable reports whether a value without a record would look like an owner record, or like a request to
-// leave. Such a value needs a record after it: the last zero byte ends the value.
+// leave. Such a value needs a record after it, because then the last zero byte shows where the value ends.
 func Mistakable(value []byte) bool {
 	_, record := ParseOwner(value)
 	_, asked := RevocationIn(value)

@@ -22,7 +22,7 @@ func TestLongOwnersAreCut(t *testing.T) {
 		expect.That(t, len(b) <= MaxOwnerData, "%d bytes, want at most %d", len(b), MaxOwnerData)
 		expect.Equal(t, strings.Trim(kept, "hü"), "", "halves of runes in %q", b)
 		if o.Client != "" {
-			continue // such a record loses all of its fields
+			continue // such a record loses all of its fields, so it is shorter
 		}
 		expect.That(t, len(b) > MaxOwnerData-8, "%d bytes, want more than %d", len(b), MaxOwnerData-8)
 		if o.Host != long {

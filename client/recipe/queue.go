@@ -79,7 +79,7 @@ func (q *Queue) Over() (n int) {
 	for i := range q.Holders {
 		e := &q.Holders[i]
 		if e.Owner == nil && !strings.Contains(e.raw, `"over":`) {
-			continue // without this check, decoding the records would be most of the work of a look at all locks
+			continue // decoding every record would be most of the work when all locks are read
 		}
 		if o, ok := e.Record(); ok && o.Over {
 			n++
@@ -128,7 +128,7 @@ func (q *Queue) OldestHold() (since int64) {
 	return since
 }
 
-// recipes are the names of the recipes that use a layout, by the program that made the nodes.
+// recipes names the recipes for each kind of lock, by the program that made the nodes.
 var recipes = map[Kind]map[Maker]string{
 	KindLock: {
 		MakerSelf: "zlock lock", MakerCurator: "Curator mutex or leader selector", MakerGo: "go-zookeeper lock",

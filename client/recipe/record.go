@@ -10,8 +10,8 @@ import (
 type Record struct {
 	ZL     int     `json:"zl"`               // 1
 	Holder *string `json:"holder,omitempty"` // lock delay: id of the hold, "" after a clean unlock
-	// Dead says that a contender has found the mark's owner dead. The lock delay begins when the contender
-	// writes Dead. See DelayLeft of package turns.
+	// Dead says that the owner of the mark (Holder or Door) was found dead. The lock delay begins when a
+	// contender writes Dead. See DelayLeft of package turns.
 	Dead  bool `json:"dead,omitempty"`
 	Limit int  `json:"limit,omitempty"` // how many permits a semaphore has
 
@@ -59,7 +59,8 @@ func ParsePolicyRecord(b []byte) (Record, bool) {
 	return r, ok && r.Layout == LayoutPolicy.String()
 }
 
-// Door is the mark in the record: for which contender the door is closed, and why. The zero value is no mark.
+// Door is the mark in the record. It says for which contender the door is closed, and why. The zero value
+// means that there is no mark.
 type Door struct {
 	Owner ID
 	Kind  DoorKind
@@ -73,10 +74,10 @@ const (
 	DoorUpgrade          // an upgrading reader closed the door; valid while that reader's h-R or h-W exists
 )
 
-// doorKinds are the record's names of the reasons for a closed door.
+// doorKinds says how a record names the reason for a closed door.
 var doorKinds = [...]string{DoorOpen: "", DoorWrite: "w", DoorUpgrade: "u"}
 
-// Mark reads the mark. An unreadable mark counts as no mark.
+// Mark reads the mark of the door. An unreadable mark counts as no mark.
 func (r Record) Mark() Door {
 	if r.Door == nil {
 		return Door{}
@@ -89,7 +90,7 @@ func (r Record) Mark() Door {
 	return Door{id, DoorKind(kind)}
 }
 
-// WithDoor returns the record with another mark.
+// WithDoor returns the record with g as the mark of the door.
 func (r Record) WithDoor(g Door) Record {
 	owner := ""
 	if g.Kind != DoorOpen {

@@ -22,7 +22,7 @@ func RevocationIn(data []byte) (Revocation, bool) {
 		return Revocation{}, true
 	}
 	if !bytes.Contains(data, []byte(`"revoke"`)) {
-		return Revocation{}, false // the usual case
+		return Revocation{}, false // most data have no revocation, so do not decode them
 	}
 	if o, ok := ParseOwner(data); ok && o.Revoke != nil {
 		return *o.Revoke, true

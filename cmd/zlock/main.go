@@ -1,10 +1,9 @@
 // Command zlock runs programs under distributed locks. It also shows, revokes and breaks the locks of an
 // ensemble that speaks the ZooKeeper protocol: zlockd or ZooKeeper. docs/zlock.md describes it by example.
 //
-// This package is the table of the commands. Each command is one value, in a package below internal: run,
-// look, manage, ticket or node. zlock derives the help and the completion of a command from its flags. Data
-// go to standard output, everything else to standard error. Exit codes are part of the interface;
-// internal/call defines them.
+// This package lists the commands. Each is a value from a package below internal: run, look, manage, ticket
+// or node. Its help and its completion come from its flags. Data go to standard output, and everything else
+// to standard error. Programs rely on the exit codes, which internal/call defines.
 package main
 
 import (

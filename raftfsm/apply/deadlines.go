@@ -85,13 +85,13 @@ func (t *Deadlines) Next(grace, limit time.Duration) time.Duration {
 	return max(t.expiry.Next(now+limit)-now, time.Millisecond)
 }
 
-// stallCredit is the extra time that every session gets after a stall, as a multiple of the length of the
-// stall. It is a multiple because the client may have to connect again first.
+// A session gets stallCredit times the length of a stall as extra time. The factor is above 1, because the
+// client may have to connect again first.
 const stallCredit = 4
 
-// Stalled gives every session more time because this server was stalled and heard no session for a while. No
-// session gets more than its full timeout from now on, so a server that stalls often still expires silent
-// sessions.
+// Stalled gives every session more time because this server was stalled and heard no session for a while.
+// After the call no session has more time left than its full timeout. So a server that stalls often still
+// expires silent sessions.
 func (t *Deadlines) Stalled(long time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

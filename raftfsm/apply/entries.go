@@ -23,7 +23,7 @@ func (f *FSM) Apply(l *raft.Log) any {
 	}
 	onDisk := trace.StartRegion(context.Background(), "wait until the entry is on the disk")
 	if err := f.o.Durable(l.Index); err != nil {
-		f.dead.Store(true) // the disk has reported the reason, or the server is closing
+		f.dead.Store(true) // no stop(): the disk has reported the error already, or the server is closing
 		return nil
 	}
 	onDisk.End()
@@ -80,7 +80,8 @@ func (f *sink) Events(zxid int64, events []tree.Event) {
 }
 
 func (f *sink) Ended(e *state.Ending) {
-	f.passedOn.Store(false) // not counted: after the end of its session a client does not queue again
+	// A lock that a session's end releases does not count: the client of that session does not queue again.
+	f.passedOn.Store(false)
 	if t := f.leads.Load(); t != nil {
 		t.Remove(e.Session.ID)
 	}

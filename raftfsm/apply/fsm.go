@@ -120,7 +120,7 @@ func New(o Options) *FSM {
 // replay is the part of the log that was found on the disk at the start. Before raft runs, the start sets it;
 // later only the goroutine that applies the log changes it.
 type replay struct {
-	from, to uint64 // from the snapshot to the newest entry found; `to` is 0 once that entry is applied
+	from, to uint64 // indexes of the snapshot and the newest entry found; `to` is 0 once that entry is applied
 	began    time.Time
 }
 

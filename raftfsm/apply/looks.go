@@ -121,7 +121,7 @@ func (f *FSM) Ahead() time.Duration {
 // Lead returns the deadlines of a term that begins. They are kept up to date until Leave is called.
 func (f *FSM) Lead() *Deadlines {
 	t := newDeadlines()
-	f.mu.RLock() // so no session can come or go between the listing and the publishing
+	f.mu.RLock() // so that no session begins or ends between replace() and Store()
 	defer f.mu.RUnlock()
 	t.replace(f.state.Sessions())
 	f.leads.Store(t)
@@ -136,5 +136,5 @@ func (f *FSM) Leave(t *Deadlines) { f.leads.CompareAndSwap(t, nil) }
 func (f *FSM) Deadlines() *Deadlines { return f.leads.Load() }
 
 // PassedOn reports whether a lock may have passed to its next waiter since the last call, while this server
-// led: a node with siblings was deleted.
+// led. That is so if a node with siblings was deleted.
 func (f *FSM) PassedOn() bool { return f.passedOn.Swap(false) }

@@ -31,7 +31,7 @@ func (f *FSM) read(r io.Reader) (*state.State, state.Position, error) {
 }
 
 // Restore implements raft.FSM. It builds the new state beside the old one, and then replaces the old one as a
-// whole. A bad snapshot ends the server, because from then on the state would differ from raft's view of it.
+// whole. A bad snapshot ends the server, because the state would differ from what raft believes it to be.
 // Snapshots from other servers have been verified before, so a bad snapshot comes from this server's own
 // disk.
 func (f *FSM) Restore(r io.ReadCloser) error {

@@ -46,7 +46,7 @@ func (f *FSM) hold() *snapshot {
 type snapshot struct {
 	f               *FSM
 	state           *state.Snapshot
-	requests, bytes int64             // the values of FSM.counted at that point
+	requests, bytes int64             // the values of FSM.counted when this snapshot began
 	sink            raft.SnapshotSink // nil before Persist is called
 	reading         time.Duration     // the time spent reading since the last pause
 }

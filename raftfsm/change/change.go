@@ -27,8 +27,8 @@ type Change struct {
 	ID   uint32 `json:"id"`
 	Addr string `json:"addr,omitempty"` // address for other servers; in Add, Vote and Move
 
-	// Words are the lines of config.Path that an operator wrote for the members after this change.
-	// They are published as a new version when the change is done. Empty: the operator wrote none.
+	// Words are the operator's lines for config.Path, which describe the members after this change. They are
+	// published as a new version when the change is done. Empty: the operator wrote none.
 	Words string `json:"words,omitempty"`
 	// More says that more changes follow at once. Clients see all of them as one change.
 	More bool `json:"more,omitempty"`

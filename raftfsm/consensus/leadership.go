@@ -28,7 +28,7 @@ func (l *Leadership) Listen(ctx context.Context) {
 		case leading := <-l.notes:
 			end()
 			select {
-			case <-l.Won: // that leadership is over, and no goroutine has taken it
+			case <-l.Won: // drop the former leadership, which is over and which no goroutine has taken
 			default:
 			}
 			if leading {

@@ -66,7 +66,7 @@ func Start(o Options, f raft.FSM, bootstrap *raft.Configuration) (*Raft, error) 
 	if bootstrap != nil {
 		term, end, err := d.Promised()
 		switch {
-		case err != nil: // it is unknown whether the cluster has begun
+		case err != nil: // the disk does not tell whether the cluster has begun
 		case term == 0 && end == 0:
 			err = raft.BootstrapCluster(conf, logs, stable, snaps, r.Trans, *bootstrap)
 		case term == 1 && end == 0:
@@ -95,11 +95,11 @@ func (o *Options) config() *raft.Config {
 	// pre-votes while they still believe in the leader or receive a snapshot.
 	c.HeartbeatTimeout = o.HeartbeatTimeout * 3 / 2
 	c.ElectionTimeout = c.HeartbeatTimeout // raft requires it
-	// A follower busy with its disk answers heartbeats late, because heartbeats pass through its main loop.
-	// With half of this timeout, healthy leaders would lose the leadership.
+	// A follower busy with its disk answers heartbeats late, because heartbeats pass through its main loop. If
+	// the lease were half as long, healthy leaders would lose the leadership.
 	c.LeaderLeaseTimeout = o.HeartbeatTimeout
-	// Package followers tells followers of commits. Raft's empty messages are needed only if such a message
-	// is lost.
+	// Package followers tells followers of commits. Raft's own empty messages do so only if a message of package
+	// followers is lost, so they may come late.
 	c.CommitTimeout = min(250*time.Millisecond, o.HeartbeatTimeout)
 	c.MaxAppendEntries = 64
 	c.TrailingLogs = o.TrailingLogs
@@ -121,7 +121,8 @@ func (r *Raft) Lacks(id uint32) bool {
 }
 
 // Configuration returns the newest members and the index of their log entry. A change that names this index
-// fails if the members have changed since. If the index is unknown, it returns an index that never matches.
+// fails if the members have changed since. If the index is unknown, Configuration returns an index that never
+// matches.
 func (r *Raft) Configuration() ([]raft.Server, uint64) {
 	list := r.Servers()
 	return list, r.disk.ConfigOf(list)

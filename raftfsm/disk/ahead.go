@@ -12,8 +12,8 @@ import (
 
 // Ahead lets the log run ahead of the disk while leads() reports true. raft's main loop calls leads(); no
 // other goroutine gains or loses leadership. If `alone` is true, there are no other servers, and this server
-// applies an entry as soon as raft has stored it. So the goroutine that applies the entry also writes it, and
-// need not be woken after the write.
+// applies an entry as soon as raft has stored it. Then the goroutine that applies the entry writes it first:
+// a goroutine that only writes would have to wake it afterwards.
 func (d *Disk) Ahead(leads func() bool, alone bool) { d.leads.Store(&lead{leads, alone}) }
 
 type lead struct {

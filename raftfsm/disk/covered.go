@@ -12,18 +12,18 @@ import (
 // raft does nothing with such an entry but compare it with an entry of the leader.
 const StandIn = raft.LogType(255)
 
-// covered remembers the entries that snapshots have replaced in a follower's log. Before raft stores new
-// entries, it compares the entry before them, and the entries that it believes to have, with the leader's
-// entries. raft does not know that a snapshot has replaced its own entries. Without this record raft would
-// refuse the new entries, and the leader would send the snapshot again and again. So covered holds
+// covered remembers the entries that snapshots have replaced in a follower's log. raft does not know of that.
+// Before it stores new entries, it still looks up the entry before them, and the entries that were replaced,
+// to compare them with the leader's. Without this record raft would not find them and refuse the new entries,
+// and the leader would send the snapshot again and again. So covered holds
 //
 //   - the term of the entry at which each of the last two snapshots was taken;
 //   - the last index of the log when a snapshot replaced all of it. raft still expects these entries in the
 //     log, and learns from covered that they differ from the leader's.
 type covered struct {
 	mu     sync.Mutex
-	ends   [2]raft.Log // index and term of the last entry in each of the last snapshots, newest snapshot first
-	config config      // the members in the newest snapshot
+	ends   [2]raft.Log // last log entry in each of the two newest snapshots; the newest snapshot comes first
+	config config      // last index of a log that a snapshot replaced; 0 once new entries are stored
 	gone   uint64      // last index of a log that a snapshot replaced; 0: entries have been stored since
 
 	sent uint64 // last index of the newest snapshot of another server; set before it is published
@@ -89,7 +89,8 @@ func (c *covered) emptied(last uint64) config {
 	return c.config
 }
 
-// stored() records that raft again assumes only entries that are in the log.
+// stored() forgets the entries that a snapshot replaced: raft has stored new entries, and no longer expects
+// the replaced ones in the log.
 func (c *covered) stored() {
 	c.mu.Lock()
 	c.gone = 0
@@ -125,7 +126,7 @@ func (d *Disk) dropReplaced() error {
 	var l raft.Log
 	err = d.stores.Log.GetLog(c.snapshot.Index, &l)
 	switch {
-	// the log ends before the snapshot's last entry, or begins after it
+	// nothing to drop: the log ends before the snapshot's last entry, or begins after it
 	case errors.Is(err, raft.ErrLogNotFound):
 		return nil
 	case err != nil || Follows(&c.snapshot, &l):

@@ -233,7 +233,7 @@ func (d *Disk) LoadSeen() ([]byte, error) {
 	return b, err
 }
 
-// SaveSeen saves the progress that other servers' data directories have shown.
+// SaveSeen saves the log positions that other servers' data directories have shown, for LoadSeen.
 func (d *Disk) SaveSeen(b []byte) error {
 	if d.dir == nil {
 		*d.stores.Seen = b

@@ -24,7 +24,7 @@ type Founding struct {
 	Addr    string // the member's address; empty: the server has no peer port
 }
 
-// localAddr is the address under which a server without --peers is a member.
+// localAddr is the address, in the list of members, of a server that has no --peers.
 const localAddr = "local"
 
 // Found makes the data directory of a server that is a cluster of one server. The server begins with the
@@ -110,10 +110,10 @@ const replacingDir = "recovering"
 var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
 // Replace gives the data directory `dir` new content, as Found makes it, and keeps the old content in the
-// subdirectory `old`. If an earlier Replace has left a subdirectory of that name, its name gets a number. The
-// caller has read the identity `was` from `dir`, and has made `f` and write() from its content. If a server
-// has started on `dir` since then, Replace returns an error. If Replace is interrupted, another call finishes
-// the replacement.
+// subdirectory `old`. If an earlier Replace has left a subdirectory of that name, that older one is renamed.
+// The caller has made `f` and write() from the content of `dir`; `was` is the identity that it read there. If
+// a server has started on `dir` since then, Replace returns an error. If Replace is interrupted, another call
+// finishes the replacement.
 func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) error) error {
 	return alone(dir, func() error {
 		if Interrupted(dir, old) {
@@ -168,9 +168,9 @@ func numberOld(old string) error {
 	return errors.Join(os.Rename(old, to), vfs.OS.SyncDir(filepath.Dir(old)))
 }
 
-// Interrupted reports whether a Replace was interrupted at a point where only Replace can continue. At such a
-// point the new content has its identity, or has left replacingDir while the old content is still in the
-// directory `old`.
+// Interrupted reports whether a Replace was interrupted so late that only Replace can continue. That is so if
+// the new content in replacingDir already has its identity, or if the old identity has been moved to the
+// directory `old` while replacingDir still exists.
 func Interrupted(dir, old string) bool {
 	there := func(names ...string) bool {
 		_, err := os.Stat(filepath.Join(append([]string{dir}, names...)...))

@@ -30,12 +30,12 @@ type Identity struct {
 	Observers []uint32          `json:"observers,omitempty"`
 
 	// Expected is the index of a log entry. At that entry the cluster expected this server with an empty
-	// directory, and admitted this directory. Any other directory that the log names for this server up to that
-	// entry is older. Expected is 0 if this server was a member when the cluster formed.
+	// directory, and admitted this directory. Before that entry the log may name other directories for this
+	// server; they are older. Expected is 0 if this server was a member when the cluster formed.
 	Expected uint64 `json:"expected,omitempty"`
 
-	// A copy of the directory differs from the original in the number of its starts, and in the random name
-	// of the last start.
+	// Start is how often a server was started on the directory, and Life is a random name of its last start.
+	// They differ between the directory and a copy of it.
 	Start uint64 `json:"start,omitempty"`
 	Life  string `json:"life,omitempty"`
 	// Begun says that the directory has a term, and a log or a snapshot. If one of them is missing later,
@@ -96,7 +96,7 @@ func makeDir(fs vfs.FS, path string) error {
 	var made []string
 	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
 		if there, err := vfs.Exists(fs, p); err != nil || there || p == filepath.Dir(p) {
-			break // if err is set, this process may not look at p, so p is not a server's directory
+			break // after an error, too: if the error matters, MkdirAll fails
 		}
 		made = append(made, p)
 	}

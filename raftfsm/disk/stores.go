@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
 )
 
-// The log must have room for the longest entry that a leader makes.
+// This line compiles only if the log has room for the longest entry that a leader makes.
 const _ = uint(seglog.MaxData - entries.MaxSize)
 
 // Stores are what raft and the server keep between two lives of a server.
@@ -84,7 +84,8 @@ func (s *Stores) openStable(files *Files, file string, begun bool) (below raft.S
 	below = files.Stable
 	if below == nil {
 		if begun {
-			// Read the file before anything is written to it.
+			// Verify the file before openBolt opens it for writing: a write could replace a damaged page, and hide
+			// that a vote is lost.
 			bolt, _, err := readBolt(file)
 			if err == nil {
 				err = bolt.Close()

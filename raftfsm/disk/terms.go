@@ -170,7 +170,7 @@ func (t *terms) Get(k []byte) ([]byte, error) {
 const boltName = "raft/stable.db"
 
 func openBolt(file string, readOnly bool) (*boltdb.BoltStore, error) {
-	// Terms and votes are rarely written, so a write may need two syncs.
+	// A write to bolt may need two syncs. That is no problem, because terms and votes are rarely written.
 	o := &bbolt.Options{Timeout: time.Second, ReadOnly: readOnly}
 	return boltdb.New(boltdb.Options{Path: file, BoltOptions: o, MsgpackUseNewTimeFormat: true})
 }

@@ -113,7 +113,7 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 		return nil // a snapshot has replaced the entries of this range
 	}
 	if to >= last {
-		s.d.configs.cut(from) // the end of the log goes, not only its beginning
+		s.d.configs.cut(from) // raft removes the newest entries, so their configurations go, too
 	}
 	if from <= first && to >= last {
 		s.d.configs.add(s.d.covered.emptied(last))
@@ -260,12 +260,12 @@ func (s *watchedSink) endCheck() error {
 	return c.end()
 }
 
-// Write refuses a snapshot of another server that would set this server back to an older state. raft
-// installs any snapshot and empties the log, even if the snapshot is late. The leader may have given up on a
-// late snapshot, and sent a newer snapshot and more entries, on which it relies. raft's main loop calls
-// Write. Until Write returns, no other code installs a snapshot or applies an entry, so the answer of Write
-// stays true. If the leader still waits, it sends the snapshot again, and Port.toRaft answers that this
-// server has it.
+// Write refuses a snapshot of another server that would set this server back to an older state. raft installs
+// any snapshot and empties the log, even if the snapshot is late. The leader may have given up on a late
+// snapshot, and sent a newer snapshot and more entries, on which it relies. raft's main loop calls Write.
+// Until Write returns, no other code installs a snapshot or applies an entry, so HasApplied cannot change its
+// answer in that time. If the leader still waits, it sends the snapshot again, and Port.toRaft answers that
+// this server has it.
 func (s *watchedSink) Write(b []byte) (n int, err error) {
 	if s.check != nil && s.d.HasApplied(s.index) {
 		return 0, fmt.Errorf("the snapshot that another server sent is late: this server has already "+

@@ -75,7 +75,7 @@ func (r *Raft) Silence() time.Duration {
 	}
 	last := r.LastContact()
 	if last.IsZero() {
-		last = r.Began // no contact yet; if there is a leader, it is still sending a snapshot
+		last = r.Began // no contact yet, perhaps because the leader's first message, a snapshot, is still arriving
 	}
 	return time.Since(last)
 }
@@ -148,7 +148,7 @@ func (r *Raft) Forget(term uint64) {
 // log is longer. While raft knows a leader, it ignores the request unless `forget` is true.
 func (r *Raft) followIn(term uint64, forget bool) error {
 	h := r.Header()
-	h.Addr = nil // raft never ignores a request from the leader's address, and this server may lead now
+	h.Addr = nil // no address: raft obeys any request from the leader's address, and this server may lead now
 	var resp raft.RequestVoteResponse
 	return r.Trans.RequestVote(peer.ServerID(r.ID), r.Self,
 		&raft.RequestVoteRequest{RPCHeader: h, Term: term, LeadershipTransfer: forget}, &resp)

@@ -24,12 +24,12 @@ type Relief struct {
 	Log     *slog.Logger
 
 	call   uint64        // number of the write that ran when look() was last called; 0: none ran
-	stuck  time.Duration // for at least this time the write with the number `call` has been running
-	worst  time.Duration // the longest write that ended in this span
-	before time.Duration // the longest write that ended in the span before this one
-	span   int           // time since this span began, in units of reliefLook
+	stuck  time.Duration // how long, at least, the write with the number `call` has been running
+	worst  time.Duration // the longest write that ended in the present span; see reliefSpan
+	before time.Duration // the longest write that ended in the previous span
+	span   int           // age of the present span, in units of reliefLook
 	tried  int           // how many voters were asked to lead since the log or raft got stuck
-	rest   int           // number of calls of look() until the next try
+	rest   int           // calls of look() until another voter is asked
 
 	barred time.Time // since when raft accepts no entries; zero: raft accepts them
 }
@@ -41,7 +41,7 @@ const (
 	reliefMost  = 5 * time.Second // the longest limit; a leader with a slower disk is useless
 	reliefAsk   = 200 * time.Millisecond
 	reliefIdle  = 250 * time.Millisecond // replaces reliefLook while no write runs
-	reliefRest  = 5                      // calls of look() to wait after a try, which may still succeed
+	reliefRest  = 5                      // calls of look() to wait after a voter was asked to stand
 )
 
 // Watch checks the disk until ctx ends. It counts its checks instead of asking the clock: a process that was
@@ -89,11 +89,10 @@ func (r *Relief) limit() time.Duration {
 }
 
 // Began records whether the barrier at the start of a term succeeded. While raft hands the leadership over,
-// it accepts no entries. If the successor hangs, raft may never notice that the hand-over is over: raft waits
-// for its replicator of the successor, and the replicator ends silently if this server loses the leadership
-// first. A server that is elected again in this state leads, but completes no request. So Began asks another
-// server to lead if the barrier has failed for longer than `limit`, which is more time than any election
-// takes.
+// it accepts no entries. If the successor hangs and this server loses the leadership, raft never notices that
+// the hand-over is over. When this server is elected again, it then leads, but completes no request. So Began
+// asks another server to lead if the barrier has failed for longer than `limit`, which is more time than any
+// election takes.
 func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	now := time.Now()
 	switch {

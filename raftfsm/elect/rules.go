@@ -18,7 +18,7 @@ const (
 	Vacant            // no leader is known
 )
 
-// String returns the reason for the log.
+// String returns the text of the reason, for the log.
 func (w Why) String() string {
 	return [...]string{"the leader's process is gone", "a majority hears nothing from the leader",
 		"no leader is known"}[w]
@@ -37,7 +37,7 @@ const (
 
 const (
 	turnStep  = 100 * time.Millisecond // longer than a vote takes, so that the servers do not stand all at once
-	turnTie   = 40 * time.Millisecond  // wait between servers whose order is unclear
+	turnTie   = 40 * time.Millisecond  // extra wait if it is unclear which of two servers comes first
 	turnShort = 5 * time.Millisecond   // wait for an entry that may be on its way to another server's disk
 )
 
@@ -131,10 +131,10 @@ func (s *Survey) May(why Why) bool {
 	mute := s.count(func(o *Opinion) bool { return o.Mute })
 	switch why {
 	case Dead:
-		// A leader that is linked to a majority is alive, and only this server cannot reach it: when a
-		// process ends, its connections break at once. The leader may also be alive if it is linked to the
-		// servers that did not answer because they are busy or far away. In that case no server can be
-		// elected without one of their votes, so this server loses nothing if it asks them again.
+		// If the leader is linked to a majority, it is alive, and only this server cannot reach it: the connections
+		// of a process break at once when the process ends. The leader may also be alive if it is linked to servers
+		// that did not answer because they are busy or far away. No server can be elected without one of their
+		// votes, so this server loses nothing if it asks them again.
 		lives := linked > 0 && linked+1 > s.Voters/2
 		mayLive := mute > 0 && linked+mute+1 > s.Voters/2
 		return !lives && !mayLive

@@ -68,9 +68,9 @@ func (e *Elections) Watch(ctx context.Context) {
 	}
 }
 
-// lookAgain returns how long Watch may wait before it checks again: while there is a leader, until the leader
-// would have been silent for too long. The wait is bounded, so that Watch notices if this process was
-// stopped.
+// lookAgain returns how long Watch may wait before it checks again. If there is a leader, Watch may wait
+// until that leader would have been silent for too long. The wait is bounded, so that Watch notices if this
+// process was stopped.
 func (e *Elections) lookAgain(leader uint32) time.Duration {
 	switch {
 	case leader == 0 && e.starts():

@@ -137,8 +137,8 @@ func (g *News) Tell() {
 	clear(g.asked)
 }
 
-// TellBefore announces the last commit while the next entry is being filled. The field `asked` keeps the
-// servers that have requests in the next entry.
+// TellBefore announces the last commit while the next entry is being filled. It does not change the field
+// `asked`, because the servers in it have requests in that next entry.
 func (g *News) TellBefore() {
 	asked := maps.Clone(g.asked)
 	g.Tell()

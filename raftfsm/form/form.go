@@ -151,7 +151,7 @@ func (f *Forming) peersConfig() *raft.Configuration {
 		server := raft.Server{ID: peer.ServerID(s), Address: raft.ServerAddress(id.Peers[s])}
 		switch {
 		case slices.Contains(id.Observers, s):
-			server.Suffrage = raft.Nonvoter // an observer needs no incarnation: a cluster forms without it
+			server.Suffrage = raft.Nonvoter // an observer has no vote, so its incarnation may be missing
 		case id.Incarnations[s] == "":
 			return nil
 		}
@@ -171,7 +171,7 @@ func (f *Forming) tryJoin(ctx context.Context) (bool, error) {
 	var formed []peer.Status
 	for _, a := range f.askAll(ctx, time.Second, peer.Question{}) {
 		switch {
-		case a.Err != nil && f.o.List.Observes(a.ID): // an observer may start later
+		case a.Err != nil && f.o.List.Observes(a.ID): // an observer may start later, so do not wait for it
 		case a.Err != nil:
 			missing = append(missing, fmt.Sprintf("server %d at %s: %v", a.ID, f.o.List.Peers[a.ID], a.Err))
 		case a.Status.Cluster != "":

@@ -25,7 +25,7 @@ type actQueue struct {
 	due   map[int64]ending
 	reaps [][]byte // requests, encoded
 	size  int      // total bytes of the requests in `reaps`
-	open  []byte   // blocks with open-stream requests, which belong to no stream yet
+	open  []byte   // blocks with requests to open a stream; they belong to no stream yet
 }
 
 // ending is a request to end a session, while it waits to be proposed. It is proposed once, even if the

@@ -136,8 +136,8 @@ func (t *Term) compareDigests(done int64) int64 {
 	return done
 }
 
-// lookAtRoom decides whether requests that need more room are refused from now on. All servers agree, because
-// the decision travels with the entries. The room that is left serves deletions, and the requests that keep
+// lookAtRoom decides whether the leader refuses requests that need more room. All servers agree, because the
+// decision travels with the entries. The room that is left serves deletions, and the requests that keep
 // sessions and the cluster alive.
 func (t *Term) lookAtRoom() {
 	low := t.Lowest()

@@ -26,7 +26,7 @@ type handoff struct {
 	began time.Time     // when the last entry was given to raft
 	took  time.Duration // the recent average time of an entry
 	due   bool          // whether the last entry may have passed a lock on
-	vain  int           // number of successive waits in vain
+	vain  int           // how many waits in a row were in vain
 	rests int           // how many hand-offs were to be skipped after the last wait in vain
 	rest  int           // how many hand-offs are still to be skipped
 }
@@ -66,7 +66,7 @@ func (h *handoff) join(entry []byte) []byte {
 	if trace.IsEnabled() {
 		signal.Step("entry", "%d creates wait for the next owner of a lock", h.t.requests)
 	}
-	// The next owner may be a client of another server, which must hear of the last commit.
+	// The next owner of the lock may be a client of another server, which must hear of the last commit.
 	h.t.news.TellBefore()
 	late := time.NewTimer(min(h.took, handoffWait))
 	defer late.Stop()

@@ -76,7 +76,7 @@ func (l *Leader) runTerm(ctx context.Context) error {
 	t.news = followers.NewNews(followers.Leader{ID: o.ID, Term: number, Leads: o.Raft.Leads, Raft: o.Raft,
 		State: o.State, Stored: &l.Stored, Go: o.Go, Log: o.Log})
 	defer t.news.Close()
-	l.term.Store(t) // the term is complete: from now on requests to change members find it
+	l.term.Store(t) // the term is complete, so requests to change members may find it
 	t.layout.begin(t)
 	l.won.Add(1)
 	o.Serving.Contact()

@@ -156,7 +156,7 @@ func (t *Term) change(ctx context.Context, c change.Change, is *raft.Server, pre
 		return nil
 	case change.Remove:
 		if t.farewell(ctx, &c) {
-			c.Words = "" // the words are published already
+			c.Words = "" // farewell() has published the words already
 		}
 		err := t.done(ctx, &c, r.RemoveServer(is.ID, prev, 0))
 		if err == nil {
@@ -218,7 +218,7 @@ func (t *Term) done(ctx context.Context, c *change.Change, f raft.Future) error 
 // handOn hands leadership over, and then asks the next leader to make a change that a leader cannot make to
 // itself.
 func (t *Term) handOn(ctx context.Context, c change.Change) error {
-	c.Since = 0 // the members may have changed when the next leader publishes them
+	c.Since = 0 // do not compare Since: the members may have changed before the next leader publishes them
 	if err := consensus.Await(ctx, t.o.Raft.LeadershipTransfer()); err != nil {
 		return status.Errorf(status.Interrupted, "this server leads, and could not hand over leadership before "+
 			"the change: %w", err)

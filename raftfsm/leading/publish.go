@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// how long a voter may take to say its version; all voters were up a moment ago
+	// how long a voter may take to report its version; not long, because all voters were up a moment ago
 	foundingWait = 3 * time.Second
 	membersWait  = 2 * time.Second // how long a server may take to say where clients reach it
 	moreWait     = 3 * time.Second // how long to wait for the next of several changes
@@ -102,9 +102,9 @@ func (t *Term) note(c *change.Change) error {
 	return nil
 }
 
-// farewell() publishes the members without a server that asked to leave, and waits until that server has seen
-// the new list. While the server is still a member, it can answer the client. The caller then removes the
-// server. If that fails, the full list is published again.
+// farewell() prepares the removal of a server that asked for it. It publishes the members without that
+// server, and waits until the server has seen the new list: while it is a member, it can still answer its
+// client. Then the caller removes the server. If that fails, the full list is published again.
 func (t *Term) farewell(ctx context.Context, c *change.Change) bool {
 	if c.By != c.ID || c.Words == "" || c.More {
 		return false
@@ -117,7 +117,7 @@ func (t *Term) farewell(ctx context.Context, c *change.Change) bool {
 	f := t.o.State
 	if f.Wait(ctx.Done(), func() bool { return t.published() != was }) {
 		end := f.Index()
-		for t.Progress()[c.ID] < end && ctx.Err() == nil { // a server that led has no progress at first
+		for t.Progress()[c.ID] < end && ctx.Err() == nil { // 0 at first if the server led until now
 			signal.Pause(ctx, farewellLook)
 		}
 	}
@@ -162,7 +162,7 @@ func (t *Term) publish(renew bool, without uint32) {
 		if waits && !renew || len(list) == 0 {
 			return
 		}
-		was := t.notice.last // the last proposal may not be applied yet
+		was := t.notice.last // compare with the last proposal, because it may not be applied yet
 		if was == "" {
 			was, _ = config.Cut(s.ConfigData())
 		}

@@ -89,7 +89,7 @@ func (o *Options) understand(ctx context.Context, version int) bool {
 	all := true
 	for a := range o.Port.AskAll(ctx, others, peer.Question{}) {
 		if a.Err != nil {
-			all = all && !voters[a.ID] // an observer may start later, with this release
+			all = all && !voters[a.ID] // an observer does not count: it may start later, with this release
 		} else {
 			all = all && a.Status.Version >= version
 		}

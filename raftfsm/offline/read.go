@@ -138,7 +138,7 @@ func (r *replay) reached(zxid int64) {
 		r.d.Known = at.index
 		r.zxids = r.zxids[1:]
 		if at.zxid == zxid {
-			return // later entries with the same zxid changed no node, and perhaps they are not committed
+			return // later entries with the same zxid do not count: perhaps they are not committed
 		}
 	}
 }

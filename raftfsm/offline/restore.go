@@ -13,7 +13,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// beyond is added to the zxid of a backup if the clock cannot give the zxid of the restored state.
+// If the clock cannot give the zxid of a restored state, the state continues from the backup's zxid plus
+// beyond.
 const beyond = 1 << 32
 
 // goesOn returns the zxid from which a restored state continues. The zxids of a zlockd are never ahead of the

@@ -80,7 +80,7 @@ func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
 		case y == nil:
 			diffs = append(diffs, fmt.Sprintf("%q: only in %s", path, a.Name))
 			continue
-		// the end of a session has removed a child of the node
+		// ignore the pzxid, because the end of a session has removed a child of the node
 		case had == a && y.Pzxid > a.Zxid, had == b && x.Pzxid > b.Zxid:
 			x, y = withPzxid(x, 0), withPzxid(y, 0)
 		}

@@ -125,7 +125,7 @@ func (s Shown) Behind(before Shown, end uint64) string {
 	case s.Start == before.Start && s.Life != before.Life:
 		return fmt.Sprintf("its start number %d was used before", s.Start)
 	case s.Start == before.Start:
-		return "" // the same process: an earlier message may arrive late
+		return "" // the same process, whose messages may arrive out of order
 	case s.Term < before.Term:
 		return fmt.Sprintf("its newest term is %d, but it has been in term %d", s.Term, before.Term)
 	case end < before.Index:

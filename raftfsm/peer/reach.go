@@ -102,8 +102,8 @@ func (p *Port) Refusal() error {
 	return nil
 }
 
-// awaitReach delays the failure of a message until its server is reached again. After each failure raft
-// doubles the time to its next try, up to ten seconds. Without the delay, a server that comes back after a
+// awaitReach delays the failure of a message until its server is reached again. After each failure raft waits
+// twice as long before it tries again, up to ten seconds. Without the delay, a server that comes back after a
 // minute could wait for nearly ten seconds more. With the delay, each outage of a server counts as one
 // failure.
 func (t *transport) awaitReach(id raft.ServerID, target raft.ServerAddress, term uint64) {

@@ -105,8 +105,8 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 	case *raft.InstallSnapshotRequest:
 		answer = new(raft.InstallSnapshotResponse)
 		if p.o.Host.HasApplied(req.Term, req.LastLogIndex) {
-			// Raft would go back to this older state. A leader sends such a snapshot if the answer to an
-			// earlier snapshot, or to entries, did not reach the leader.
+			// The snapshot is older than this server's state, and raft would go back to it. A leader sends such a
+			// snapshot if the answer to an earlier snapshot, or to entries, did not reach it.
 			_, err := io.Copy(io.Discard, rpc.Reader)
 			return &raft.InstallSnapshotResponse{Term: req.Term, Success: err == nil}, "", err == nil
 		}
@@ -151,7 +151,7 @@ func lastOf(req *raft.AppendEntriesRequest) uint64 {
 type asked struct {
 	net.Conn
 	alive func() bool // asks the other server for a sign of life, for at most messageProbe
-	// the connection is within a message; set by the reader, or by raft while the reader waits for raft
+	// whether the connection is within a message; set by the reader, or by raft while the reader waits for raft
 	within bool
 }
 

@@ -153,7 +153,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	}
 	switch {
 	case err == nil:
-		// the answer may have come on a connection that is older than the outage
+		// Without this note, an answer on a connection that is older than the outage would not end the outage.
 		t.port.reach.note(ParseID(id), nil)
 	case !isHeartbeat(args): // do not delay a heartbeat, because it must detect that a server is back
 		t.awaitReach(id, target, args.Term)
@@ -166,7 +166,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 // successor refuses, because it is already in another term.
 func (t *transport) callAgain(id raft.ServerID, target raft.ServerAddress, request, answer any) error {
 	used, err := t.call(id, target, rpcTimeout, request, answer, nil)
-	if used && connEnded(err) { // call has closed all idle connections, so the next try opens a new connection
+	if used && connEnded(err) { // call() has closed all idle connections, so it opens a new one now
 		_, err = t.call(id, target, rpcTimeout, request, answer, nil)
 	}
 	return err

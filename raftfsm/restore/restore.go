@@ -141,7 +141,7 @@ func (r *restore) begin(ctx context.Context) error {
 	return r.next(ctx)
 }
 
-// send() proposes the pieces, a few at a time, and waits until all are applied.
+// send() proposes the pieces of the backup, a few at a time, and waits until all are applied.
 func (r *restore) send(ctx context.Context, backup io.Reader) error {
 	piece := make([]byte, pieceBytes)
 	for at := int64(0); at < r.g.Size; {
@@ -224,14 +224,15 @@ func (r *restore) wait(ctx context.Context) (state.Outcome, error) {
 	}
 }
 
-// giveUp makes all servers drop the pieces. If it cannot propose that now, the leader ends the restore later;
-// see Watch.
+// giveUp makes all servers drop the pieces of the backup. If it cannot propose that now, the leader ends the
+// restore later; see Watch.
 func (r *restore) giveUp() {
 	req, given := r.g.GiveUp(), make(outcomes, 1)
 	if r.o.Stream.Put(&req, given) != nil {
 		return
 	}
-	select { // a second try that follows at once must not find this restore under way
+	// Wait, so that a second restore that follows at once does not find this one under way.
+	select {
 	case <-given:
 	case <-time.After(beginWait):
 	case <-r.o.Ended:

@@ -11,11 +11,11 @@
 //	 · term u64 · batch u64 · secret u64 · extensions' length u64
 //	 · data · extensions
 //
-// All numbers are big-endian, and records begin at multiples of eight. `size` counts from its own first byte;
-// the checksum covers all bytes after it. `empty` is how many sectors of the record contain only zeros.
-// `batch` is the index of the first record written together with this record. The name of a file is a number
-// that rises with every new segment. A segment supersedes the entries from its base index on in all earlier
-// segments.
+// All numbers are big-endian, and records begin at multiples of eight. `size` is the length of the whole
+// record; the checksum covers all bytes after the checksum. `empty` is how many sectors of the record contain
+// only zeros. `batch` is the index of the first record written together with this record. The name of a file
+// is a number that rises with every new segment. A segment supersedes the entries from its base index on in
+// all earlier segments.
 //
 // The secret is a random number that no client sees. A client can put bytes that look like a record into its
 // data, but cannot put the segment's secret into them. So when the log searches the bytes after a torn
@@ -31,8 +31,8 @@
 // segment that supersedes a part of it.
 //
 // Recovery distinguishes a write torn by a crash from damage. A torn write was never acknowledged, so
-// recovery drops it. A torn record has more sectors of zeros than it counts, because the space was zero
-// before, and no later batch with the segment's secret follows it. Open refuses the log if an acknowledged
+// recovery drops it. A record is torn if it has more sectors of zeros than it counts (the space was zero
+// before), and no later batch with the segment's secret follows it. Open refuses the log if an acknowledged
 // record is damaged: all its sectors are there but its checksum is wrong, or a later batch follows it, or its
 // term is older than that of the entry before it. (Recovery fails to recognize damage in one case: in the
 // very last record, if 2 MiB of its data are zeros.)

@@ -187,7 +187,7 @@ func load(f vfs.File, seq, next uint64) (*segment, error) {
 		if len(s.offsets) == 0 {
 			s.firstTerm = r.term
 			if r.secret != s.secret {
-				s.secret = 0 // the bytes at the end of the segment are a client's data
+				s.secret = 0 // the segment has no secret: the bytes at its end are a client's data
 			}
 		}
 		s.lastTerm = r.term
@@ -289,7 +289,7 @@ func (p *files) use(s *segment, f func(vfs.File) error) error {
 	return f(file)
 }
 
-// release() ends one use of a segment. The log itself uses the segment to which it writes.
+// release() ends one use of a segment. The segment to which the log writes is always in use.
 func (p *files) release(s *segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

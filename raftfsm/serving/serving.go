@@ -69,7 +69,7 @@ type Service struct {
 	reason   string        // why clients are not served
 	lastGood time.Time     // when this server last heard from a leader or, as the leader, from a majority
 	lastAck  time.Time     // when this server sent the newest touch message that was acknowledged
-	ackIndex uint64        // the leader's log index in the newest acknowledgement; 0: this server led
+	ackIndex uint64        // the leader's log index in the newest acknowledgement; 0: this server was the leader
 	ackNews  chan struct{} // closed when lastAck changes; nil: no goroutine waits for that
 	started  bool          // whether this server has caught up once since it started
 	behind   uint64        // a log index of the leader that this server has not applied yet; 0: none known
@@ -158,7 +158,7 @@ func (g *Service) look() (again time.Duration) {
 	defer g.mu.Unlock()
 	now := time.Now()
 	if leading {
-		g.lastGood = now.Add(-g.o.Heartbeat) // counted from a heartbeat timeout ago, as in Contact
+		g.lastGood = now.Add(-g.o.Heartbeat) // the lease may have been confirmed this long ago, as in Contact
 	}
 	if contact.After(g.lastGood) {
 		g.lastGood = contact
@@ -269,7 +269,8 @@ func (g *Service) set(reason string) {
 	switch {
 	case serve:
 		g.o.Log.Info("serving clients")
-	case g.final || g.o.Closed.Load(): // an operator ordered the stop; the other servers may be stopping too
+	// No warning: an operator ordered the stop, and the other servers may be stopping, too.
+	case g.final || g.o.Closed.Load():
 		g.o.Log.Info("not serving clients", "reason", reason)
 	default:
 		g.o.Log.Warn("not serving clients", "reason", reason)

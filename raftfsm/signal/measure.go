@@ -32,11 +32,11 @@ type Set struct {
 	ElectionTime      Measure // time from the loss of the leader until this server knows a leader
 	LeaderUnavailable Measure // time from the loss of the leader until this server leads itself
 	Unavailable       Measure // time from the end of serving, or from the start, until clients are served
-	SnapshotWriteTime Measure // how long writing a snapshot took
-	SnapshotReadTime  Measure // how long reading the snapshot found at the start took
+	SnapshotWriteTime Measure // time to write a snapshot
+	SnapshotReadTime  Measure // time to read the snapshot that was found at the start
 	SnapshotSent      Measure // 1 for each snapshot sent to a follower
 	ReplayEntries     Measure // how many log entries found at the start were applied
-	ReplayTime        Measure // how long applying the log entries found at the start took
+	ReplayTime        Measure // time to apply the log entries that were found at the start
 }
 
 // Step puts a step of a request or an entry into the execution trace that is being recorded; see

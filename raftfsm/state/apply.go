@@ -91,7 +91,7 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 	switch r.Op {
 	case OpCreateSession, OpAttach:
 		return s.applySession(r, to)
-	case jute.OpCloseSession: // a request of release 0.1.0, from any connection
+	case jute.OpCloseSession: // from release 0.1.0; it ends the session whatever its generation
 		s.endSession(r.Session, EndClosed, to)
 	case OpExpire:
 		if _, ok := s.attached(r); ok {

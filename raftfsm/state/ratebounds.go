@@ -18,8 +18,8 @@ import (
 type RateBounds struct{ All, Identity int32 }
 
 // begun is the list of the rates whose nodes were made by draws, so that no identity fills the tree with
-// rates. A rate counts for the identity whose draw began it until its node is gone, whatever change removes
-// it.
+// rates. A rate counts for the identity whose draw began it. It counts until its node is gone, whatever
+// change removes the node.
 type begun struct {
 	by  map[string]beginning // by the path of the rate
 	of  map[string]*beginner // by identity

@@ -25,8 +25,8 @@ type Draw struct {
 	RateBounds
 }
 
-// drawLane is the session id of draws, which no client has. Draws share one lane of the stream, so a flood of
-// them delays only draws.
+// drawLane stands for draws in place of a session id; no client has this id. Draws share one lane of the
+// stream, so a flood of them delays only draws.
 const drawLane = -3
 
 // Request returns the request for the draw. ReadDrawn reads the outcome's Reply. The outcome's Code is

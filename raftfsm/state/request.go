@@ -111,8 +111,8 @@ const (
 	EndOperator                 // an operator ended the session
 )
 
-// Bytes in the body of an OpExpire. Release 0.1.0 reads every byte as an operator's order, which affects only
-// what it shows to operators.
+// Bytes in the body of an OpExpire. Release 0.1.0 takes any such byte for an operator's order. That changes
+// only what it shows to operators.
 const (
 	byOperator byte = 1
 	byClient   byte = 2
@@ -143,10 +143,10 @@ func causeOf(r *Request) EndCause {
 }
 
 // Forget returns the request that ends the stream of a removed server. The next server with its id then
-// counts as a new server. The request opens a stream for an empty incarnation, which no server has: so the
-// births of that id never repeat, and a request from before the removal cannot match a later stream. A server
-// that was removed and added again while it ran sees that its stream has ended, and opens another. The nonce
-// must be random.
+// counts as a new server. The request opens a stream for an empty incarnation, which is the incarnation of no
+// server. So the births of that id never repeat, and a request from before the removal cannot match a later
+// stream. A server that was removed and added again while it ran sees that its stream has ended, and opens
+// another. The nonce must be random.
 func Forget(id uint32, nonce int64) Request {
 	m := Member{ID: id}
 	return Request{Op: OpOpenStream, Body: jute.AppendLong(m.Append(nil), nonce)}

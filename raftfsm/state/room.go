@@ -6,8 +6,8 @@ import "github.com/zlockd/zlockd/jute"
 // server proposes a short Refusal in place of a long request. The Refusal keeps the place of the request in
 // its session: the answer comes in order, and after every state that the client has seen.
 
-// LongRequest is the longest request that enters the log while a disk has little free space. Apply decides
-// about requests up to that length.
+// LongRequest is the longest request that enters the log while a disk has little free space. Apply itself
+// decides whether a request up to that length is refused.
 const LongRequest = 4 << 10
 
 // Refusal is the request that answers r with THROTTLEDOP.

@@ -65,9 +65,10 @@ func (s *State) applyBegin(members []byte, to Sink) {
 	s.found(members, max(first, firstZxid), to)
 }
 
-// nextVersion returns the version of the configuration that this change writes. In a cluster that began at
-// firstZxid it is the zxid, as in a ZooKeeper. Clients compare versions with firstZxid, so in any other
-// cluster the first version is firstZxid too, and the version rises as the zxid does.
+// nextVersion returns the version of the configuration that this change writes. In a cluster with the rules
+// of release 0.1.0 the version is the zxid, as in a ZooKeeper. In any other cluster the first version is
+// firstZxid, because clients compare versions with that number. From each version to the next, the version
+// rises by as much as the zxid.
 func (s *State) nextVersion(is tree.Info) int64 {
 	_, version := config.Cut(string(is.Data))
 	if s.rules == firstRules || version == 0 {
@@ -112,12 +113,12 @@ const (
 	zxidsInMs = 1 << 10       // more changes than a cluster can make in 1 ms
 )
 
-// TimeZxid returns the zxid for a time in ms since 1970. A restored state (by a restore to a running cluster,
-// zlockd restore or zlockd recover) continues from the zxid of that moment. TimeZxid rises faster than a
-// cluster makes changes, so every zxid that a cluster gives is lower than the TimeZxid of that moment. So the
-// zxids after a restore, which are also fencing tokens, are higher than all earlier zxids, even those that
-// the cluster gave after the backup was made, or after another restore of the same backup. All zxids stay
-// below 2^53, so that a JSON number holds them, until the year 2302.
+// TimeZxid returns the zxid for a time in ms since 1970. It rises faster than a cluster makes changes, so
+// every zxid that a cluster gives is lower than the TimeZxid of that moment. A restored state (by a restore
+// to a running cluster, zlockd restore or zlockd recover) continues from the TimeZxid of the moment of the
+// restore. So the zxids after a restore, which are also fencing tokens, are higher than all earlier zxids.
+// That includes those that the cluster gave after the backup was made, or after another restore of the same
+// backup. Until the year 2302 all zxids stay below 2^53, so that a JSON number holds them.
 func TimeZxid(now int64) int64 { return max(0, now-zxidTime) * zxidsInMs }
 
 // TimeOf returns the first time, in ms since 1970, whose TimeZxid is at least `zxid`.

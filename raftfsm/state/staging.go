@@ -37,7 +37,7 @@ type Staging struct {
 // Occupied is the code of the answer while another backup is staged.
 const Occupied = jute.NodeExists
 
-// Open returns the request that opens the area if the area is not open.
+// Open returns the request that opens the staging area if no such area is open.
 func (g *Staging) Open() Request {
 	body := binary.BigEndian.AppendUint32(jute.AppendLong(nil, g.ID), g.Origin)
 	body = binary.BigEndian.AppendUint32(body, g.Birth)
@@ -57,7 +57,7 @@ func (g *Staging) Restore(keep bool) Request {
 	return Request{Session: stageLane, Op: OpRestore, Body: jute.AppendBool(body, keep)}
 }
 
-// GiveUp returns the request that closes the area.
+// GiveUp returns the request that closes the staging area.
 func (g *Staging) GiveUp() Request {
 	return Request{Session: stageLane, Op: OpUnstage, Body: jute.AppendLong(nil, g.ID)}
 }
@@ -106,8 +106,8 @@ var (
 	errNoOrder = errors.New("a piece is missing")
 )
 
-// applyStaging runs a request of a restore. A request that fails closes the area, and its reply is the
-// reason.
+// applyStaging runs a request of a restore. A request that fails closes the staging area, and its reply is
+// the reason.
 func (s *State) applyStaging(r *Request, to Sink) {
 	d := jute.NewDecoder(r.Body)
 	id := d.Long()
@@ -157,7 +157,7 @@ func (p *staging) created(events []tree.Event) {
 	}
 }
 
-// unstage() closes the area that a server's stream opened, if the server now has another stream.
+// unstage() closes the staging area that a server's stream opened, if the server now has another stream.
 func (s *State) unstage(origin uint32) {
 	if p := s.staged; p != nil && p.origin == origin && s.streams[origin].birth != p.birth {
 		s.staged = nil
@@ -211,7 +211,7 @@ func (s *State) restore(keep bool, to Sink) error {
 	} else {
 		b.EndSessions(s.change.Time)
 	}
-	// The second argument grows with each restore.
+	// b.zxid rises by at least Raised with each restore. So the least generation rises with each restore, too.
 	b.sessions.Succeed(s.sessions, uint32(b.zxid/Raised), s.change.Time)
 	s.tree, s.sessions, s.begun, s.zxid = b.tree, b.sessions, b.begun, b.zxid
 	s.ended = mix(s.ended, b.ended)
@@ -222,7 +222,7 @@ func (s *State) restore(keep bool, to Sink) error {
 		text = string(config.WithVersion([]byte(text), s.nextVersion(published)))
 	}
 	s.tree.SetConfig(&s.change, []byte(text))
-	s.change.Events = s.change.Events[:0] // all watches have ended
+	s.change.Events = s.change.Events[:0] // report no event, because all watches have ended
 	s.commit(to)
 	to.Replaced()
 	s.reply = (&Restored{s.tree.Count(), s.sessions.Len(), ended}).append(s.reply[:0])

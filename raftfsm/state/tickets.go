@@ -65,8 +65,8 @@ func (o *Opening) Open(ids []jute.ID) Request {
 	return Request{Session: ticketLane, Op: OpOpenTicket, IDs: ids, Body: b}
 }
 
-// ticketLane is the session id of requests for tickets, which no client has. These requests share one lane of
-// the stream, so a flood of them delays only tickets.
+// ticketLane stands for requests about tickets in place of a session id; no client has this id. These
+// requests share one lane of the stream, so a flood of them delays only tickets.
 const ticketLane = -2
 
 func decodeOpening(body []byte) (o Opening, err error) {

@@ -351,11 +351,10 @@ func (s *Stream) Told(nonce int64, birth uint32) (again bool) {
 	s.mu.Lock()
 	is, ours := s.birth, birth != 0 && nonce == s.nonce
 	if again = !ours && is != 0; again {
-		// A late request of this server's former process opened the stream again, or the server was removed. No
-		// request under the old birth can be applied any longer, so the stream asks for another birth. While an
-		// opening request of its own is on its way, the stream keeps its nonce: with a new nonce it would take that
-		// request, once applied, for one of another process, and ask again. If requests are repeated faster than
-		// they are applied, that would never end.
+		// Apply has given the stream another birth, because a late request of this server's former process opened
+		// it, or none, because the server was removed. No request under the old birth can be applied any longer, so
+		// the stream asks for another birth, with a new nonce. Until it has that birth, it keeps the nonce:
+		// otherwise it would not recognise the answer to its own request, and would ask again and again.
 		s.nonce = 0
 	}
 	s.mu.Unlock()

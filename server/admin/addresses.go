@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// javaAddr prints an address as Java's InetSocketAddress does: a leading
-// slash, IPv6 in eight groups.
+// javaAddr prints an address as Java does: after a slash, and an IPv6 address in eight groups.
 func javaAddr(addr string) string {
 	return "/" + hostPort(addr)
 }
 
-// hostPort prints an address as the JSON commands do.
+// hostPort prints an address as ZooKeeper's JSON commands do.
 func hostPort(addr string) string {
 	ap, err := netip.ParseAddrPort(addr)
 	if err != nil {

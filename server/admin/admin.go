@@ -14,18 +14,17 @@ import (
 type Options struct {
 	Source Source // required
 
-	// Whitelist lists the four-letter words that Admin answers, separated by commas; "*" means all of them,
-	// and empty means DefaultWhitelist. Admin always answers srvr.
+	// Whitelist lists the four-letter words that Admin answers, separated by commas. "*" means all words, and an
+	// empty list means DefaultWhitelist. srvr is always answered.
 	Whitelist string
 	// Authorize checks whether a user may change state over HTTP.
 	Authorize port.Super
-	// Hosts lists further host names that a request may use for this server; "*" allows any name. IP addresses,
-	// localhost, this machine's name and the names of the members are always allowed.
+	// Hosts are further names by which a request may call this server, or "*" for any name. It may always use IP
+	// addresses, localhost, this machine's name and the names of the members.
 	Hosts []string
 	// Profiling serves /debug/pprof.
 	Profiling bool
-	// NoJVM leaves out the jvm_* metrics, which describe this process under the names of a Java virtual
-	// machine.
+	// NoJVM leaves out the metrics jvm_*. They describe this process under names that were made for Java.
 	NoJVM bool
 	// Pages are further handlers. Each key is a pattern of http.ServeMux.
 	Pages map[string]http.Handler
@@ -40,18 +39,18 @@ type Options struct {
 type Admin struct {
 	o        Options
 	words    []word
-	allowed  atomic.Pointer[map[string]bool] // the four-letter words that Admin answers
+	allowed  atomic.Pointer[map[string]bool] // the whitelist: words that Admin answers
 	commands []command
 	byName   map[string]*command // the commands by name and by alias
 
 	loginsFailed atomic.Int64
 	loginLogged  atomic.Int64 // when a failed login was last logged, in seconds since 1970
 
-	mask  atomic.Int64 // ZooKeeper's trace mask; the server stores it, but it has no effect
+	mask  atomic.Int64 // ZooKeeper's trace mask, which clients can set and read; it has no effect here
 	heavy port.Pool
-	asks  port.Pool // admits answers for which this server must ask other servers
-	// scrapes admits answers at /metrics. It is not the same pool as `heavy`, so that a flood of heavy requests
-	// cannot hide the metrics from operators.
+	asks  port.Pool // for requests that make this server ask other servers
+	// scrapes is for requests for /metrics. They have a pool of their own, so that heavy requests, however many,
+	// do not keep operators from the metrics.
 	scrapes  port.Pool
 	outgoing port.Outgoing
 }

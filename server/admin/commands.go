@@ -12,21 +12,21 @@ type command struct {
 	name    string
 	aliases []string
 	need    report.Need
-	always  bool // the command is answered even while the server does not serve clients
+	always  bool // answered even if the server does not serve clients
 	heavy   bool // the cost of the answer grows with the number of clients, nodes or watches
-	// changes says that the command changes state, so that GET never runs it.
+	// changes says that the command changes state. Then a GET never runs it.
 	changes bool
-	// answer() returns the members of the JSON answer, without the members `command` and `error`. If the
-	// command fails, `no` is the text for the member `error`; otherwise it is "".
+	// answer() returns the members of the JSON answer; `command` and `error` are added later. If the command
+	// fails, `no` is the text for `error`; otherwise it is "".
 	answer func(s *report.Status, args url.Values) (members object, no string)
 }
 
-// fine() turns f() into the function `answer` of a command that cannot fail.
+// fine() makes the function `answer` of a command that cannot fail.
 func fine(f func(*report.Status) object) func(*report.Status, url.Values) (object, string) {
 	return func(s *report.Status, _ url.Values) (object, string) { return f(s), "" }
 }
 
-// commandTable is sorted by name, like the list at /commands.
+// commandTable returns the commands in the order of their names, in which /commands lists them.
 func (a *Admin) commandTable() []command {
 	resets := func(what func(Source)) func(*report.Status, url.Values) (object, string) {
 		return fine(func(*report.Status) object {
@@ -117,7 +117,7 @@ func (a *Admin) runCommand(c *command, name string, need report.Need, args url.V
 	if s.Truncated != "" {
 		o = append(o, member{"truncated", s.Truncated})
 	}
-	if no != "" { // if a command fails, ZooKeeper writes `error` before `command`
+	if no != "" { // in an error ZooKeeper writes these two members in the other order
 		return append(o, member{"error", no}, member{"command", c.name})
 	}
 	return append(o, member{"command", c.name}, member{"error", nil})

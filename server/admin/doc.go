@@ -1,11 +1,10 @@
 // Package admin answers the requests of operators: four-letter words on the client port, and commands and
 // metrics over HTTP.
 //
-// This package renders one plain [report.Status] value. For each request, the server behind the [Source]
-// interface gathers that value. The package holds no pointer into the server, takes none of its locks, and
-// uses neither the tree nor raft. Tests render hand-made values.
+// It makes each answer from one [report.Status], a plain value. The server behind the [Source] interface
+// gathers that value for the request. The package has no pointer into the server, takes none of its locks,
+// and knows neither the tree nor raft. So tests can make a Status by hand.
 //
-// Where programs parse a format, it is the format of ZooKeeper 3.8, byte for byte: the four-letter words, the
-// JSON of /commands, the names of mntr and /metrics. A name without a meaning in zlockd exists too, and its
-// value stays zero.
+// What programs parse is as in ZooKeeper 3.8, byte for byte: the four-letter words, the JSON of /commands,
+// and the names of mntr and /metrics. Names that have no meaning in zlockd exist, too, with the value zero.
 package admin

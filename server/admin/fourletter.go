@@ -16,14 +16,13 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Clients and scripts compare answers with these texts.
+// Texts of ZooKeeper, with which clients and scripts compare answers.
 const (
 	notServing     = "This ZooKeeper instance is not currently serving requests"
 	notWhitelisted = " is not executed because it is not in the whitelist."
 )
 
-// DefaultWhitelist lists the words that Admin answers by default: all words that cost little and show no
-// session.
+// DefaultWhitelist lists the words that are answered by default. They cost little, and show no session.
 const DefaultWhitelist = "ruok,srvr,stat,mntr,conf,envi,isro,dirs,wchs,crst,srst"
 
 // word is one row of the table of four-letter words.
@@ -32,8 +31,8 @@ type word struct {
 	need report.Need
 	// heavy says that the cost of the answer grows with the number of clients, nodes or watches.
 	heavy bool
-	// idle is the answer while the server does not serve clients; if it is empty, the answer is notServing. If
-	// `always` is true, the server answers the word in any state.
+	// idle is the answer while the server does not serve clients, notServing if empty. If `always` is true, the
+	// word has its usual answer even then.
 	idle   string
 	always bool
 	render func(w io.Writer, s *report.Status)
@@ -65,24 +64,25 @@ func (a *Admin) wordTable() []word {
 	}
 }
 
-// words are the names in the table. The listener needs them before there is an Admin.
+// words are all four-letter words. They are listed here, too, because the client port checks words without an
+// Admin.
 const words = "ruok srvr stat mntr conf cons crst srst envi dump wchs wchc wchp dirs isro gtmk stmk hash"
 
 // Words lists the four-letter words.
 func Words() []string { return strings.Fields(words) }
 
-// IsWord reports whether the first four bytes of a connection are a four-letter word. Otherwise they are the
-// length of a frame.
+// IsWord reports whether the first four bytes of a connection are a four-letter word, and not the length of a
+// frame.
 func IsWord(first [4]byte) bool {
 	return first[0] >= 'a' && first[0] <= 'z' && !slices.Contains(first[:], ' ') &&
 		strings.Contains(words, string(first[:]))
 }
 
-// IsWord calls the function IsWord, for listeners that have only an Admin.
+// IsWord is the function IsWord as a method, so that an Admin can be passed as the answerer of words.
 func (a *Admin) IsWord(first [4]byte) bool { return IsWord(first) }
 
-// SetWhitelist sets the words that Admin answers from now on. It always adds srvr, on which health checks and
-// zkServer.sh rely.
+// SetWhitelist sets the words that Admin answers. srvr is always among them, because health checks and
+// zkServer.sh need it.
 func (a *Admin) SetWhitelist(list string) error {
 	allowed := map[string]bool{"srvr": true}
 	for name := range strings.SplitSeq(cmp.Or(list, DefaultWhitelist), ",") {
@@ -102,8 +102,8 @@ func (a *Admin) SetWhitelist(list string) error {
 	return nil
 }
 
-// Answer answers the word with which a connection began. It sends a small answer in one write, because some
-// clients read only once. For stmk it first reads the eight bytes of the mask. The caller closes the
+// Answer answers the word with which a connection began. It writes a small answer at once, because some
+// clients read only once. With stmk come eight more bytes, which Answer reads first. The caller closes the
 // connection.
 func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 	i := slices.IndexFunc(a.words, func(w word) bool { return w.name == string(first[:]) })
@@ -149,7 +149,7 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 
 func (a *Admin) answer(out io.Writer, w word) {
 	var s *report.Status
-	if w.name != "ruok" { // the answer to ruok needs no status
+	if w.name != "ruok" { // ruok has the same answer in every state
 		s = a.o.Source.Status(w.need)
 		if !s.Answers() && !w.always {
 			io.WriteString(out, cmp.Or(w.idle, notServing+"\n"))

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// forThisHost refuses requests for a host name that this server does not have. Otherwise a web page of
-// another site could read and change things, if the DNS name of that site points to this server. The server
-// answers health checks under any name.
+// forThisHost refuses requests that call this server by a name that it does not have. Such a request may come
+// from a web page of another site, whose DNS name points to this server for this purpose: the page could then
+// read and change things. Health checks may use any name.
 func (a *Admin) forThisHost(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/health" && r.URL.Path != "/ready" && !a.KnownHost(r.Host) {

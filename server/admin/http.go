@@ -16,8 +16,8 @@ import (
 
 // Handler serves everything under the admin address.
 //
-// Handler trusts no header that a proxy may have added, and sends no header that allows another site's page
-// to read the answers.
+// It does not trust headers that a proxy may add. It sends no header that would let a page of another site
+// read the answers.
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range a.Routes() {
@@ -57,15 +57,15 @@ func (a *Admin) Routes() map[string]http.Handler {
 	return routes
 }
 
-// servePprofName answers in place of pprof.Cmdline. The answer of pprof.Cmdline could contain the digest of
-// the super user's password.
+// servePprofName takes the place of pprof.Cmdline, which would show the arguments of the process: they may
+// contain the digest of the super user's password.
 func servePprofName(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, os.Args[0])
 }
 
-// loginFailed counts a failed login, and logs at most one of them a second: a program
-// that tries many passwords must not fill the disk.
+// loginFailed counts a failed login. It logs at most one in a second, so that a program that tries many
+// passwords does not fill the disk.
 func (a *Admin) loginFailed(r *http.Request, user string) {
 	count := a.loginsFailed.Add(1)
 	now, last := a.o.Now().Unix(), a.loginLogged.Load()
@@ -97,9 +97,9 @@ func (a *Admin) listCommands(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// serveCommand runs one command. As in ZooKeeper, the answer is JSON and its status is 200 even if the
-// command failed. If the caller may not change state, the status is another one: ZooKeeper does not have this
-// refusal.
+// serveCommand runs one command. As in ZooKeeper, the answer is JSON, and its status is 200 even for a
+// command that failed. Only the refusal of a caller that may not change state has another status; ZooKeeper
+// lacks that refusal.
 func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	c := a.byName[name]
@@ -133,7 +133,7 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	func() {
 		defer release()
-		_ = writeJSON(&body, a.runCommand(c, name, hidden, r.URL.Query())) // writing to `body` never fails
+		_ = writeJSON(&body, a.runCommand(c, name, hidden, r.URL.Query())) // a write to `body` cannot fail
 	}()
 	w.Header().Set("Content-Type", "application/json")
 	a.outgoing.Answer(w, r, a.o.Now(), http.StatusOK, body.Bytes())
@@ -148,7 +148,7 @@ func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) *port.Refusal 
 	return no
 }
 
-// serveHealth reports whether the process is sound. A server that waits for a leader is sound: a
+// serveHealth reports whether the process is healthy. It is so even while it waits for a leader, because a
 // restart would not help.
 func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	s := a.o.Source.Status(report.NeedProcess)

@@ -18,7 +18,7 @@ import (
 type object []member
 
 // member is a member of an object. Its value is a string, a bool, a number, nil, an object, or a list of
-// these. A long list of objects is a sequence, so that each object is made only when it is written.
+// these. A long list may also be an iterator, so that each element exists only while it is written.
 type member struct {
 	key   string
 	value any
@@ -32,13 +32,14 @@ func writeJSON(to io.Writer, v any) error {
 	return j.w.Flush()
 }
 
-// jsonWriter writes JSON. It keeps the first error of the writer below and returns it from Flush.
+// jsonWriter writes JSON. If a write fails, Flush returns the error.
 type jsonWriter struct {
 	w     *bufio.Writer
 	depth int // the number of objects that are open
 }
 
-// value writes a value. It writes all digits of large numbers, because session ids exceed 2^53.
+// value writes a value. It writes numbers with all their digits: session ids are larger than 2^53, the
+// largest whole numbers that floating point holds exactly.
 func (j *jsonWriter) value(v any) {
 	switch v := v.(type) {
 	case nil:
@@ -102,8 +103,7 @@ func (j *jsonWriter) line() {
 	}
 }
 
-// answerJSON answers a request with v as JSON. It ignores errors of writing, because a client that has left
-// needs no answer.
+// answerJSON sends v as JSON. It ignores errors: then the client is gone and needs no answer.
 func answerJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -114,15 +114,15 @@ func answerJSON(w http.ResponseWriter, code int, v any) {
 func answerStruct(w http.ResponseWriter, code int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // v is plain data, so json.Marshal cannot fail
+		panic(err) // a defect: v has only fields that JSON can hold
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	answerJSON(w, code, ordered(d))
 }
 
-// ordered returns the next value of d and keeps the order of an object's members. It ignores errors, because
-// json.Marshal wrote the input.
+// ordered reads the next value of d, and keeps the order of members in objects. It ignores errors, because
+// its input comes from json.Marshal.
 func ordered(d *json.Decoder) any {
 	t, _ := d.Token()
 	switch t {
@@ -149,7 +149,7 @@ func (j *jsonWriter) string(s string) {
 	const special, letters = "\"\\\n\r\t\b\f", `"\nrtbf`
 	w := j.w
 	w.WriteByte('"')
-	for _, r := range s { // a byte of a node's name that is not UTF-8 becomes U+FFFD
+	for _, r := range s { // bytes that are not UTF-8 arrive as U+FFFD
 		if i := strings.IndexRune(special, r); i >= 0 {
 			w.WriteByte('\\')
 			w.WriteByte(letters[i])

@@ -16,8 +16,8 @@ import (
 // maxChange is the most bytes that the body of a request to change the members may have.
 const maxChange = 4 << 10
 
-// serveMembers lists the members of the ensemble and the progress of each, and changes the membership. The
-// command zlock member uses this page, because /commands/voting_view lists only voters.
+// serveMembers lists the members with their progress, and changes the members. zlock member uses this page,
+// because /commands/voting_view lists only voters.
 func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		answerStruct(w, http.StatusOK, a.members(r.Context()))
@@ -44,17 +44,17 @@ func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	answerStruct(w, code, &done)
 }
 
-// stepAgain is how often the server reports a long step again, so that the caller sees that the server still
-// works.
+// stepAgain is how often the server reports a step that takes long. The caller sees so that the server is
+// alive.
 const stepAgain = time.Second
 
-// lineTime is how long a client may take to read a line.
+// lineTime is how long the client may take to read a line of the answer.
 const lineTime = 5 * time.Second
 
-// runJob runs a whole job. The answer has a line for each step.
+// runJob runs a job to its end. It writes a line for each step.
 func (a *Admin) runJob(w http.ResponseWriter, r *http.Request, j change.Job) {
 	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Time{}) // a writer without deadlines, as in tests, returns an error
+	_ = c.SetReadDeadline(time.Time{}) // ignore the error: only a test's writer has no deadlines
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	lines := json.NewEncoder(w)
 	send := func(s change.Step) {
@@ -75,7 +75,7 @@ func (a *Admin) runJob(w http.ResponseWriter, r *http.Request, j change.Job) {
 	send(change.Step{Done: true, Failure: status.Failed(err)})
 }
 
-// changed is the answer to a change, or to the operation "check".
+// changed is the answer to a request that makes a change, or only checks whether it is possible.
 type changed struct {
 	V     int         `json:"v"`
 	Error *string     `json:"error"`
@@ -108,8 +108,8 @@ func (a *Admin) members(ctx context.Context) *status.Members {
 	s := a.o.Source.Status(0)
 	list := &status.Members{ID: s.ID, Leader: s.Leader, Cluster: s.Cluster}
 	if len(s.Members) > 0 {
-		if release, ok := a.asks.Acquire(); ok { // otherwise the list shows only what this server knows
-			list, _ = a.o.Source.Members(ctx) // without a leader there is an error, but also a list
+		if release, ok := a.asks.Acquire(); ok { // if not, answer from what this server knows by itself
+			list, _ = a.o.Source.Members(ctx) // ignore the error: without a leader, there is still a list
 			release()
 		}
 	}

@@ -21,7 +21,7 @@ func jsonConfiguration(s *report.Status) object {
 		{"client_port_listen_backlog", c.ListenBacklog}}
 }
 
-// those() returns the objects that make() returns, one for each element for which show() returns true.
+// those() returns an iterator over objects: make() of each element for which show() is true.
 func those[T any](list []T, show func(*T) bool, make func(*T) object) iter.Seq[object] {
 	return func(yield func(object) bool) {
 		for i := range list {
@@ -32,7 +32,7 @@ func those[T any](list []T, show func(*T) bool, make func(*T) object) iter.Seq[o
 	}
 }
 
-// jsonConnections makes the lists of plain and of TLS connections.
+// jsonConnections returns two lists: the connections without TLS, and those with TLS.
 func jsonConnections(s *report.Status, make func(*report.Conn) object) object {
 	return object{
 		{"connections", those(s.ConnList, func(c *report.Conn) bool { return !c.Secure }, make)},
@@ -155,8 +155,8 @@ func jsonVotingView(s *report.Status) object {
 	return object{{"current_config", voters}}
 }
 
-// jsonZabState describes the ensemble's state in ZooKeeper's terms. The epoch is raft's term, and the counter
-// is the zxid.
+// jsonZabState describes the server's part in the cluster in ZooKeeper's terms: the epoch is raft's term, and
+// the counter is the zxid.
 func jsonZabState(s *report.Status) object {
 	m, ok := s.Self()
 	if !ok || !s.Ensemble() {

@@ -13,7 +13,7 @@ import (
 type Source interface {
 	// Status returns a fresh value that the caller owns.
 	Status(report.Need) *report.Status
-	// ResetStats zeroes what `srst` zeroes: packets, latencies, sizes.
+	// ResetStats zeroes the counts that the word srst zeroes: packets, latencies and sizes.
 	ResetStats()
 	// ResetConns zeroes the statistics of every client connection.
 	ResetConns()
@@ -21,8 +21,8 @@ type Source interface {
 	// refused.
 	ChangeMember(context.Context, change.Change) error
 	// Members lists the members and the progress of each. It asks other servers, so it may take some seconds.
-	// If it also returns an error, the list is what this server finds out without a leader.
+	// The list is valid even with an error: then this server has made it without a leader.
 	Members(context.Context) (*status.Members, error)
-	// Probe checks whether the server `id` could be a member at the address `addr`, and returns its progress.
+	// Probe finds out whether the server at `addr` could be the member `id`, and returns its progress.
 	Probe(ctx context.Context, id uint32, addr string) (*status.Found, error)
 }

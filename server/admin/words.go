@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Many programs parse the answers to four-letter words by line number and by regular expression. So the
-// order, blanks and final newlines are the same as in ZooKeeper's answers.
+// The answers to four-letter words have ZooKeeper's order, blanks and final newlines, because many programs
+// parse them by line number or regular expression.
 
 func renderSrvr(w io.Writer, s *report.Status) {
 	renderVersion(w, s)
@@ -104,7 +104,7 @@ func renderConf(w io.Writer, s *report.Status) {
 	if m, ok := s.Self(); ok && !m.Voter {
 		peerType = 1
 	}
-	// zlockd has no limits in ticks, but some readers need these values. They are the values of ZooKeeper's
+	// These limits do not exist in zlockd, but some programs need them here. The values are those of ZooKeeper's
 	// sample configuration.
 	fmt.Fprintf(w, "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=%d\nquorumPort=%d\npeerType=%d\n",
 		c.PeerPort, c.PeerPort, peerType)
@@ -121,7 +121,7 @@ func renderConf(w io.Writer, s *report.Status) {
 	fmt.Fprintf(w, "version=%x", uint64(s.ConfigIndex))
 }
 
-// confID returns the server's id. For a standalone server it returns 0.
+// confID returns the id of the server as ZooKeeper shows it: 0 for a server without a cluster.
 func confID(s *report.Status) int64 {
 	if !s.Ensemble() {
 		return 0
@@ -136,7 +136,7 @@ func renderEnvi(w io.Writer, s *report.Status) {
 	}
 }
 
-// environment puts the version before the environment of the process.
+// environment returns the environment of the process, with the version before it.
 func environment(s *report.Status) []report.Pair {
 	return append([]report.Pair{{Key: "zookeeper.version", Value: s.VersionLine()}}, s.Environment...)
 }
@@ -160,8 +160,8 @@ func renderWchc(w io.Writer, s *report.Status) {
 	io.WriteString(w, "\n")
 }
 
-// For each session, renderPaths writes a line: the session's id, followed by the text `end`. Below this line
-// it writes the paths of the session.
+// renderPaths writes a line for each session, with its id and the text `end`, and below it the session's
+// paths.
 func renderPaths(w io.Writer, list []report.SessionPaths, end string) {
 	for _, l := range list {
 		fmt.Fprintf(w, "%s%s\n", report.Hex(l.Session), end)
@@ -182,7 +182,7 @@ func renderWchp(w io.Writer, s *report.Status) {
 	io.WriteString(w, "\n")
 }
 
-// watchersByPath turns the list of watches by session into lists by path.
+// watchersByPath sorts the same watches by path: it returns the paths, and the sessions that watch each.
 func watchersByPath(list []report.SessionPaths) (paths []string, byPath map[string][]int64) {
 	byPath = make(map[string][]int64)
 	for _, l := range list {
@@ -236,14 +236,15 @@ func renderDump(w io.Writer, s *report.Status) {
 	}
 }
 
-// expirySet holds the sessions or connections that end in the same tick.
+// expirySet holds the sessions or connections that expire in the same tick.
 type expirySet[T any] struct {
 	uptime int64     // end of the tick by the uptime clock, in ms
 	at     time.Time // end of the tick by the wall clock
 	items  []T
 }
 
-// sessionSets groups the sessions whose deadline this server knows.
+// sessionSets groups sessions by the tick in which they expire. It leaves out those whose deadline this
+// server does not know.
 func sessionSets(s *report.Status) []expirySet[report.Session] {
 	var known []report.Session
 	for _, x := range s.SessionList {
@@ -254,7 +255,7 @@ func sessionSets(s *report.Status) []expirySet[report.Session] {
 	return expirySets(s, known, func(x report.Session) time.Time { return x.Expires })
 }
 
-// expirySets groups the elements of `list` by the tick in which they expire. The earliest tick comes first.
+// expirySets groups the elements of `list` by the tick in which they expire, the earliest tick first.
 func expirySets[T any](s *report.Status, list []T, expires func(T) time.Time) []expirySet[T] {
 	tick := max(s.Config.TickTime.Milliseconds(), 1)
 	byTick := make(map[int64]*expirySet[T])

@@ -20,7 +20,7 @@ type Log struct {
 	now   func() time.Time
 	owner string // the owner of the process
 
-	second int64  // the second that `stamp` shows; the mutex in `sink` guards `second` and `stamp`
+	second int64  // the second that `stamp` shows; sink.mu guards both
 	stamp  []byte // the time of the last line as text, to the second
 }
 
@@ -44,7 +44,7 @@ func Open(o Options) (*Log, error) {
 	return l, nil
 }
 
-// Try returns the error with which Open would fail. It leaves no new file behind.
+// Try returns the error that Open would return. If it makes a file for that, it removes the file again.
 func Try(name string) error {
 	_, missing := os.Stat(name)
 	w, err := opener(&Options{Name: name})()
@@ -52,12 +52,12 @@ func Try(name string) error {
 		return err
 	}
 	if err = w.Close(); missing != nil {
-		_ = os.Remove(name) // fails for stderr and syslog, which are not files
+		_ = os.Remove(name) // Open made it; for stderr and syslog there is no such file
 	}
 	return err
 }
 
-// Reopen opens the log again, after another program has moved its file away.
+// Reopen opens the log's file again, because another program has moved the old file away.
 func (l *Log) Reopen() { l.sink.reopenLog() }
 
 // Close writes the waiting lines and closes the log.

@@ -12,13 +12,13 @@ import (
 	"github.com/zlockd/zlockd/server/view/ask"
 )
 
-// endedRest is how long tellEnded pauses after each round, because programs that connect for every operation
-// close thousands of sessions a second.
+// endedRest is how long tellEnded pauses between two rounds. Without the pause, programs that use a new
+// session for every operation would wake it thousands of times a second.
 const endedRest = 50 * time.Millisecond
 
 // tellEnded writes a line for each session that has expired, soon after its end.
 func (v *View) tellEnded(ctx context.Context) {
-	for since := int64(0); ; { // `since` is the zxid of the newest end that was seen
+	for since := int64(0); ; { // `since` is the zxid of the newest end that has been handled
 		select {
 		case <-ctx.Done():
 			return
@@ -39,10 +39,10 @@ func (v *View) tellEnded(ctx context.Context) {
 	}
 }
 
-// logExpired writes the log line of a session that expired. Only the leader, which decided the end, writes
-// it.
+// logExpired writes a log line about a session that expired. Only the leader writes it, because the leader
+// decided that end.
 func (v *View) logExpired(e *observe.EndedSession) {
-	if e.Cause != state.EndExpired || e.Time.Before(v.began) { // an old end, read from the log at the start
+	if e.Cause != state.EndExpired || e.Time.Before(v.began) { // skip ends that the server read from its log
 		return
 	}
 	if mode := v.source.Status(0).Mode; mode != report.Leader && mode != report.Standalone {
@@ -50,7 +50,7 @@ func (v *View) logExpired(e *observe.EndedSession) {
 	}
 	args := []any{"session", report.Hex(e.Session), "zxid", report.Hex(e.Zxid), "nodes", e.PathCount, "addr",
 		e.Addr, "on", e.Server, "timeout", e.Timeout}
-	if e.Silent > 0 { // the session's client was connected to this server
+	if e.Silent > 0 { // known only if the client was connected to this server
 		args = append(args, "silent", e.Silent.Round(time.Millisecond))
 	}
 	if e.Lost != "" {
@@ -110,8 +110,8 @@ func (v *View) listEnded(_ context.Context, q *ask.Query) (any, error) {
 	return list, nil
 }
 
-// reason() says why a session ended. If the session expired, it also says whether this server was out of
-// service or refused a connection of the client shortly before.
+// reason() says why a session ended. If it expired, reason() adds what this server did shortly before that
+// may explain it: it was out of service, or it refused a connection of the client.
 func (v *View) reason(e *observe.EndedSession) string {
 	text := e.Reason()
 	if e.Cause != state.EndExpired {

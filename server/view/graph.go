@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/ask"
 )
 
-// partyRow is a party of the graph. It waits, or another party waits for it.
+// partyRow is a party in the wait graph: it waits for another party, or another party waits for it.
 type partyRow struct {
 	ID    int    `json:"id"`
 	Label string `json:"label"`
@@ -29,7 +29,7 @@ type graphAnswer struct {
 	Truncated string         `json:"truncated,omitempty"`
 }
 
-// maxEdges is how many waits an answer has at most; the waits of cycles come first.
+// maxEdges bounds the waits in an answer. The waits of suspected deadlocks come first.
 const maxEdges = 2000
 
 // maxCycles is how many suspected deadlocks an answer has at most.
@@ -60,8 +60,8 @@ func (v *View) waitGraph(ctx context.Context, q *ask.Query) (any, error) {
 	return a, nil
 }
 
-// graphAnswer describes a graph. `unseen` is the number of waiters that are not in the graph; graphAnswer
-// adds it to the count of waits.
+// graphAnswer puts a graph into an answer. The graph lacks `unseen` waiters, which only count in the number
+// of waits.
 func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
 	a := graphAnswer{V: ask.Version, Suspected: []recipe.Cycle{}, Parties: []partyRow{}, Edges: []recipe.Edge{},
 		EdgeCount: g.EdgeCount + unseen}

@@ -26,7 +26,7 @@ type contenderRow struct {
 	recipe.Entry
 	Target   string `json:"target"` // the whole path of the contender's node
 	Addr     string `json:"addr,omitempty"`
-	Server   uint32 `json:"server,omitempty"`   // the server to which the contender's client is connected
+	Server   uint32 `json:"server,omitempty"`   // the server that the contender's client is connected to
 	Blockers int    `json:"blockers,omitempty"` // number of all blockers; BlockedBy names some of them
 	Asked    bool   `json:"asked,omitempty"`
 }
@@ -119,8 +119,8 @@ func (f *filter) match(q *recipe.Queue) bool {
 	return f.holder == "" || slices.ContainsFunc(q.Holders, f.held)
 }
 
-// held() reports whether a contender is the holder that the filter names: by session, host, task or the text
-// of its data.
+// held() reports whether the filter's text names this contender: it is its session, host or task, another
+// field of its record, or a part of its node's data.
 func (f *filter) held(c recipe.Entry) bool {
 	if id, ok := ask.ParseSession(f.holder); ok && id == int64(c.Session) {
 		return true
@@ -134,7 +134,7 @@ func (f *filter) held(c recipe.Entry) bool {
 }
 
 var lockOrders = map[string]func(a, b *recipe.Queue) int{
-	"path":    nil, // keeps the order of the scan, which is by path
+	"path":    nil, // need not be sorted: the scan returns locks in the order of paths
 	"waiters": func(a, b *recipe.Queue) int { return cmp.Compare(waiting(b), waiting(a)) },
 	"wait":    func(a, b *recipe.Queue) int { return compareSince(a.OldestWait(), b.OldestWait()) },
 	"hold":    func(a, b *recipe.Queue) int { return compareSince(a.OldestHold(), b.OldestHold()) },

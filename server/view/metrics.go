@@ -13,16 +13,16 @@ import (
 	"github.com/zlockd/zlockd/server/view/look"
 )
 
-// meter computes metrics of the locks. It derives grants from the changes between two looks, so it misses a
-// hold that begins and ends between them.
+// meter computes metrics of the locks. It compares the newest scan with the one before, and counts a grant
+// for each new holder. It misses a hold that begins and ends between two scans.
 type meter struct {
 	mu     sync.Mutex
 	before map[string]seen     // the locks at the last look, by path
-	sums   map[string]*lockSum // the sums, by prefix; at most 32 prefixes and "other"
+	sums   map[string]*lockSum // by prefix: at most maxPrefixes of them, and "other"
 	at     time.Time           // the time of the newest scan that the meter has read
 }
 
-// The type seen is a lock at the last look.
+// The type seen is what one scan showed of a lock.
 type seen struct {
 	next    int32 // number of contenders that have come so far
 	waiters int
@@ -37,11 +37,11 @@ type lockSum struct {
 	at            time.Time // the time of the newest scan that found a lock below the prefix
 }
 
-// maxSeen bounds the locks remembered between looks.
+// maxSeen bounds the locks that a meter remembers from one scan to the next.
 const maxSeen = 100_000
 
-// look() brings the meter up to date. It ignores a scan that is not newer than the last one, because two
-// scrapes may deliver their scans in either order.
+// look() adds a scan to the metrics. It ignores a scan that is not newer than the last one: two requests for
+// metrics may hand over their scans in the wrong order.
 func (m *meter) look(s *look.Scan) {
 	if !s.At.After(m.at) {
 		return
@@ -83,7 +83,8 @@ func (m *meter) look(s *look.Scan) {
 	m.before, m.at = now, s.At
 }
 
-// waiting() returns how many contenders wait, including those at the end of a long queue, which a scan omits.
+// waiting() returns how many contenders wait. A scan may leave out the end of a long queue, but the total
+// number of contenders includes it.
 func waiting(q *recipe.Queue) int {
 	if len(q.Waiters) == 0 {
 		return 0
@@ -91,8 +92,8 @@ func waiting(q *recipe.Queue) int {
 	return q.Total - len(q.Holders) - len(q.Participants)
 }
 
-// granted() returns the least possible number of grants between two looks. It counts new holders, or
-// contenders that came and no longer wait, whichever are more.
+// granted() returns the least number of grants that can explain the difference between two scans of a lock:
+// the number of new holders, or of contenders that came and no longer wait, whichever is greater.
 func granted(q *recipe.Queue, was, is seen, known bool) int64 {
 	fresh := 0
 	for _, token := range is.holders {
@@ -120,7 +121,7 @@ func (v *View) Measure(st *report.Status) {
 	defer cancel()
 	s, err := v.look.Locks(ctx)
 	if err != nil {
-		return // the other metrics are served without these
+		return // without the metrics of locks; the status has all others
 	}
 	m := &v.meter
 	m.mu.Lock()

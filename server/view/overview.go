@@ -60,8 +60,8 @@ func (a overviewAnswer) Wrong() bool {
 		slices.ContainsFunc(a.Members, memberRow.Missing)
 }
 
-// Narrow reports whether voters are missing and the loss of one more server would stop the cluster. Only the
-// leader has a notice about that, but the page of every server shows it.
+// Narrow reports whether voters are missing, so that the loss of one more would stop the cluster. A notice
+// says the same, but only at the leader. The page says it at every server.
 func (a overviewAnswer) Narrow() bool {
 	voters, missing := 0, 0
 	for _, m := range a.Members {
@@ -82,11 +82,11 @@ type memberRow struct {
 	Voter  bool   `json:"voter"`
 	Leader bool   `json:"leader"`
 	Self   bool   `json:"self"`
-	// Reached says whether the leader hears from the member. If there is no leader, it says whether this server
-	// hears from the member. nil: unknown.
+	// Reached says whether the leader hears from the member, or, without a leader, whether this server does. It
+	// is nil if that is unknown.
 	Reached *bool  `json:"reached,omitempty"`
 	Lag     uint64 `json:"lag,omitempty"`   // number of entries that the member has not applied
-	Waits   string `json:"waits,omitempty"` // what the member says it waits for, or why it is not reached
+	Waits   string `json:"waits,omitempty"` // what the member waits for, or why it cannot be asked
 }
 
 // Missing reports whether the server knows that the member cannot be reached.
@@ -152,14 +152,15 @@ func (v *View) overview(ctx context.Context, q *ask.Query) (any, error) {
 	return a, nil
 }
 
-// packetRates are the packets per second of this server's clients in the last minute.
+// packetRates says how many packets a second this server and its clients have exchanged, on average over
+// `Seconds`, which is about a minute.
 type packetRates struct {
 	Seconds  float64 `json:"seconds"` // the length of time over which the rates are measured
 	Received float64 `json:"received"`
 	Sent     float64 `json:"sent"`
 }
 
-// packetRates returns the rates since the oldest sample. In the first second it returns nil.
+// packetRates returns the rates since the oldest sample. It returns nil if that is less than a second old.
 func (v *View) packetRates(s *report.Status) *packetRates {
 	then := v.oldest()
 	over := time.Since(then.at).Seconds()
@@ -175,22 +176,23 @@ func (v *View) packetRates(s *report.Status) *packetRates {
 	return &packetRates{round(over), rate(then.received, s.Received), rate(then.sent, s.Sent)}
 }
 
-// The type reach caches the progress of the members. One request asks the other servers, and all requests use
-// its answer. So no request waits long for a server that does not answer.
+// reach keeps what the other servers last answered about the members' progress. Many requests share one round
+// of questions, and none waits longer than reachWait for it.
 type reach struct {
 	mu    sync.Mutex
 	all   map[uint32]status.Member
 	at    time.Time     // when `all` was replaced
-	asked chan struct{} // closed when `all` is replaced; nil: the servers are not being asked
+	asked chan struct{} // while a round of questions is under way: closed at its end; otherwise nil
 }
 
 const (
 	reachRest  = time.Second            // time between two questions
-	reachStale = 4 * time.Second        // the server does not use an older answer
+	reachStale = 4 * time.Second        // an answer older than this is not used
 	reachWait  = 500 * time.Millisecond // how long the answer to a question may take
 )
 
-// members() returns the progress of the members. It returns nil if the answer does not come in time.
+// members() returns the progress of the members, at most reachStale old. It returns nil if the other servers
+// do not answer soon.
 func (v *View) members(ctx context.Context) map[uint32]status.Member {
 	r := &v.reach
 	r.mu.Lock()
@@ -216,7 +218,7 @@ func (v *View) members(ctx context.Context) map[uint32]status.Member {
 
 func (v *View) askMembers() {
 	r := &v.reach
-	list, _ := v.source.Members(v.ctx) // without a leader there is an error, but also a list
+	list, _ := v.source.Members(v.ctx) // ignore the error: without a leader, there is still a list
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(r.asked)

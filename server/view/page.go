@@ -26,8 +26,8 @@ import (
 //go:embed page.html
 var pageText string
 
-// tab is a part of the page. It shows the answer to a query. Some answers are about one node or session: then
-// the field `of` has the name of the parameter for that node or session.
+// tab is a part of the page: it shows the answer to one query. If the answer is about a single node or
+// session, `of` is the name of the parameter that says which.
 type tab struct {
 	ID, Name string
 	answer   func(*View, context.Context, *ask.Query) (any, error)
@@ -46,10 +46,10 @@ var tabs = []tab{
 	{ID: "tree", Name: "Tree", answer: (*View).oneNode, of: "path"},
 }
 
-// oneSession has no tab of its own: lists of sessions lead to it.
+// oneSession is shown in place of a tab when the user follows a link in a list of sessions.
 var oneSession = tab{ID: "session", Name: "Sessions", answer: (*View).oneSession, of: "id"}
 
-// pageData holds the contents of the page: the overview, and the answer of its tab, which may be nil.
+// pageData is what the template of the page gets: the overview and, unless it is nil, the answer of the tab.
 type pageData struct {
 	r       *http.Request
 	all     bool // whether the view shows all names
@@ -74,7 +74,8 @@ func (d *pageData) NextPage(offset int) string {
 	return "/?" + q.Encode()
 }
 
-// ask() calls f, which computes a JSON answer, with the page's parameters. It drops empty form fields.
+// ask() calls f with the parameters of the page, and returns the answer, or shows the error. It drops
+// parameters that are empty: they come from form fields that the user left empty.
 func (d *pageData) ask(ctx context.Context, f ask.Answerer, name string) any {
 	values := d.r.URL.Query()
 	maps.DeleteFunc(values, func(_ string, v []string) bool { return v[0] == "" })
@@ -89,8 +90,8 @@ func (d *pageData) ask(ctx context.Context, f ask.Answerer, name string) any {
 	return nil
 }
 
-// servePage serves the page. The page consists of plain tables, which need no script. The script requests the
-// same page again and again, and replaces the tables.
+// servePage serves the page: plain tables, which a browser shows without any script. A script keeps them up
+// to date: it requests the page again and again, and replaces the tables.
 func (v *View) servePage(w http.ResponseWriter, r *http.Request) {
 	v.desk.InTurn(w, r, "the page", func(ctx context.Context, w http.ResponseWriter) { v.writePage(ctx, w, r) })
 }
@@ -136,13 +137,13 @@ func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Req
 	v.desk.SendBytes(w, r, "text/html; charset=utf-8", b.Bytes())
 }
 
-// rendered() returns the template of the page. The page contains times instead of ages, so that it stays the
-// same, byte for byte, while nothing changes. The script turns the times into ages.
+// rendered() returns the template of the page. The page has points in time, which the script turns into ages.
+// So the page is the same, byte for byte, as long as nothing changes.
 var rendered = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(pageFuncs()).Parse(pageText))
 })
 
-// rowOf is a contender with what its buttons need.
+// rowOf is what the template needs to show a contender and its buttons.
 type rowOf struct {
 	Path string
 	Act  bool
@@ -216,12 +217,12 @@ func holderOf(c contenderRow) string {
 	return c.Session.String()
 }
 
-// policies() returns the page's content security policy: it may run its one script, use its one style, and
-// call the server that sent it.
+// policies() returns the content security policy of the page. It allows only the page's own script and style,
+// and requests to the server that sent the page.
 var policies = sync.OnceValue(func() string {
 	var b bytes.Buffer
 	if err := rendered().Execute(&b, &pageData{r: &http.Request{URL: &url.URL{}}}); err != nil {
-		panic(err) // the page is a part of this program
+		panic(err) // a defect: the template is compiled into this program
 	}
 	hash := func(tag string) string {
 		m := regexp.MustCompile(`(?s)<` + tag + `>(.*?)</` + tag + `>`).FindSubmatch(b.Bytes())

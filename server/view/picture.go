@@ -26,25 +26,25 @@ type box struct {
 type line struct {
 	D, Head, Class, Text, Title string
 	Path                        string // path of the lock
-	Anchor                      string // anchor of the text
+	Anchor                      string // SVG's text-anchor: where the text begins or ends
 	X, Y                        int
 }
 
 // Sizes of the picture.
 const (
-	maxBoxes  = 60 // how many parties the picture considers; those of deadlocks come first
-	maxCols   = 3  // number of columns of parties outside deadlocks
+	maxBoxes  = 60 // how many parties the picture considers; those of deadlocks are among the first
+	maxCols   = 3  // columns for the parties that are in no deadlock
 	maxRows   = 10
 	boxWidth  = 190
 	boxHeight = 46
-	colWidth  = 420 // a line between two columns has room for its label
-	bowWidth  = 310 // space to the right of the last column, for bows and their labels
+	colWidth  = 420 // leaves room for the label of a line between two columns
+	bowWidth  = 310 // room to the right of the last column for bows (lines within a column) and their labels
 	bowLabel  = 78  // distance from a box to the label of its bow
 	rowHeight = 76
 )
 
-// draw() lays the graph out in columns: a party that waits stands to the left of those it waits
-// for.
+// draw() lays a wait graph out in columns. A party stands in a column to the left of the parties that it
+// waits for.
 func draw(g graphAnswer) *picture {
 	if len(g.Edges) == 0 {
 		return nil
@@ -52,7 +52,7 @@ func draw(g graphAnswer) *picture {
 	n := min(len(g.Parties), maxBoxes)
 	level := make([]int, n)
 	shown := func(e *recipe.Edge) bool { return e.From < n && e.To < n }
-	for range n { // the longest path has at most n steps
+	for range n { // enough rounds: no path through n parties is longer than n steps
 		changed := false
 		for i := range g.Edges {
 			e := &g.Edges[i]
@@ -76,7 +76,7 @@ func draw(g graphAnswer) *picture {
 	}
 	last = min(last, maxCols-1)
 	rows := make([]int, last+1)
-	at := make([]int, n) // index of the box of a party; -1: the party has no box
+	at := make([]int, n) // by party: the index of its box; -1: it has no box
 	fits := func(i int) bool { return level[i] <= last && rows[level[i]] < maxRows }
 	for _, i := range cyclesFirst(g.Parties[:n]) {
 		party := &g.Parties[i]
@@ -95,7 +95,7 @@ func draw(g graphAnswer) *picture {
 		p.Boxes = append(p.Boxes, b)
 		p.W, p.H = max(p.W, x+boxWidth+bowWidth), max(p.H, y+boxHeight+10)
 	}
-	lines := map[[2]int]int{} // one for each pair of boxes, however many locks are between them
+	lines := map[[2]int]int{} // by pair of boxes: the line between them, for all locks together
 	locks := map[[2]int]int{}
 	for i := range g.Edges {
 		e := &g.Edges[i]
@@ -109,7 +109,7 @@ func draw(g graphAnswer) *picture {
 			l.Text = strconv.Itoa(locks[pair]) + " locks"
 			l.Title += "; " + answer.Visible(e.Path)
 			if l.Class == "any" && !e.Any && !e.Watch {
-				l.Class = "" // one of the waits is certain
+				l.Class = "" // draw the line as certain: at least one of its waits is
 			}
 			continue
 		}
@@ -124,8 +124,8 @@ func draw(g graphAnswer) *picture {
 	return p
 }
 
-// cyclesFirst returns the indexes of the parties in the order in which they get a place in the picture.
-// Deadlocks come first, so that they are shown whole and at the top.
+// cyclesFirst returns the indexes of the parties in the order in which draw() places them. Parties of
+// deadlocks come first, so that the picture shows every deadlock whole, and at the top.
 func cyclesFirst(parties []partyRow) (order []int) {
 	for _, cycle := range []bool{true, false} {
 		for i := range parties {
@@ -137,8 +137,8 @@ func cyclesFirst(parties []partyRow) (order []int) {
 	return order
 }
 
-// lineOf draws one wait: from the right side of the waiting party to the left side of the party that it waits
-// for, or as a bow on the right if both are in the same column.
+// lineOf draws one wait as a line from the waiting party to the party that it waits for. If both are in the
+// same column, the line is a bow to the right of it; otherwise it goes from the right side to the left side.
 func lineOf(e *recipe.Edge, from, to *box, i int) line {
 	l := line{Path: e.Path, Text: shortPath(answer.Visible(e.Path), 28),
 		Title: answer.Visible(e.Path) + ": " + answer.Visible(e.FromNode) + " waits for " +

@@ -9,7 +9,8 @@ import (
 	"github.com/zlockd/zlockd/server/view/look"
 )
 
-// Bounds on the prefixes of paths with metrics of their own; further ones are counted under "other".
+// Locks are counted by the prefix of their path. Only the first maxPrefixes prefixes, none longer than
+// maxPrefix, have metrics of their own. Other locks are counted under "other".
 const (
 	maxPrefixes = 32
 	maxPrefix   = 64
@@ -32,8 +33,8 @@ func prefixOf(s *look.Scan, path string) string {
 	return path
 }
 
-// label() returns the label of a metric for a prefix. The keys of `known` are the prefixes that already have
-// labels.
+// label() returns the label under which the metric of a prefix is counted: the prefix, or "other" if too many
+// prefixes have labels. The keys of `known` are the labels in use.
 func label[V any](known map[string]V, prefix string) string {
 	if _, ok := known[prefix]; !ok && places(known) >= maxPrefixes {
 		return otherPrefix
@@ -59,8 +60,8 @@ func (m *meter) sum(prefix string) *lockSum {
 	return sum
 }
 
-// makeRoom drops prefixes without locks if other prefixes need their places. It first drops the prefixes that
-// have had no locks for the longest time, and adds their counts to "other".
+// makeRoom makes room for new prefixes. It drops prefixes that have no locks, those first that have had none
+// for the longest time, and adds their counts to "other".
 func (m *meter) makeRoom(s *look.Scan) {
 	here, fresh := map[string]bool{}, map[string]bool{}
 	for i := range s.Locks {

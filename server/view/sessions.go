@@ -58,7 +58,7 @@ func (v *View) sessionRow(s *session.Session, nodes int, c *report.Conn) answer.
 func (v *View) allSessions() ([]int64, error) {
 	var ids []int64
 	for after, more := int64(0), true; more; {
-		ids = slices.Grow(ids, look.SessionsAtOnce) // allocate before the lock is taken
+		ids = slices.Grow(ids, look.SessionsAtOnce) // before View, which holds the state lock
 		ok := v.source.View(func(st *state.State) {
 			before := len(ids)
 			st.Sessions().From(after, look.SessionsAtOnce, func(s session.Session) { ids = append(ids, s.ID) })
@@ -104,7 +104,7 @@ func (v *View) listSessions(ctx context.Context, q *ask.Query) (any, error) {
 		s     session.Session
 		nodes int
 	}
-	shown := make([]seen, 0, len(ids)) // the rows are built later, without the state lock
+	shown := make([]seen, 0, len(ids)) // copies: the answer's rows are built from them without the state lock
 	err = v.look.Each(ctx, ids, func(s session.Session, t *tree.Tree) {
 		shown = append(shown, seen{s, t.EphemeralsIn(s.ID)})
 	})

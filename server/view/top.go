@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/ask"
 )
 
-// rates are the counts of connections at some moments of the last minute.
+// rates are samples of the connections' counters, taken during the last minute.
 type rates struct {
 	mu      sync.Mutex
 	samples []sample // the oldest first
@@ -29,7 +29,7 @@ type sample struct {
 
 const (
 	sampleEvery = 20 * time.Second
-	sampleKept  = 4 // the oldest is a minute old
+	sampleKept  = 4 // with these, the oldest sample is about a minute old
 )
 
 // sampleRates takes a sample of all connections every sampleEvery.
@@ -62,7 +62,7 @@ func (v *View) sample() sample {
 	return s
 }
 
-// figure() returns the value by which rows are sorted.
+// figure() returns the number of a row by which top() sorts.
 func figure(r *answer.Busy, by string) int64 {
 	switch by {
 	case "bytes":
@@ -73,7 +73,7 @@ func figure(r *answer.Busy, by string) int64 {
 	return r.Requests
 }
 
-// maxWatchScan is how many watches are read to count them by path.
+// maxWatchScan bounds the watches that watched() reads to count them by path.
 const maxWatchScan = 200_000
 
 // top() answers /top.
@@ -107,14 +107,13 @@ func (v *View) top(_ context.Context, q *ask.Query) (any, error) {
 		was := then.counts[c.Session]
 		row := answer.Busy{Requests: c.Received - was.Requests,
 			Bytes: c.BytesIn + c.BytesOut - was.Bytes, Watches: v.source.WatchCount(c.Session)}
-		if row.Requests < 0 || row.Bytes < 0 { // the connection is new, or its counters were reset
+		if row.Requests < 0 || row.Bytes < 0 { // the counters began again after the sample: use them as they are
 			row.Requests, row.Bytes = c.Received, c.BytesIn+c.BytesOut
 		}
 		host := c.Addr[:max(strings.LastIndexByte(c.Addr, ':'), 0)]
 		add(host, row)
 	}
-	// Also count connections that have ended, such as the connections of clients that connect for each
-	// request.
+	// Add connections that have ended: some clients connect again for each request.
 	for host, n := range v.source.GoneClients() {
 		add(host, answer.Busy{Requests: n.Requests, Bytes: n.Bytes})
 	}
@@ -139,9 +138,8 @@ func (v *View) top(_ context.Context, q *ask.Query) (any, error) {
 
 func round(s float64) float64 { return float64(int64(s*10)) / 10 }
 
-// oldest() returns the oldest sample. It is a minute old, unless the server has run for a shorter time.
-// Without a sample, oldest() returns an empty one from the server's start, so rates count from the start of
-// each connection.
+// oldest() returns the oldest sample, which is about a minute old. If the server has run for a shorter time
+// and has no sample, it returns an empty one with the time of the server's start.
 func (v *View) oldest() sample {
 	v.rates.mu.Lock()
 	defer v.rates.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// statRow is what clients see of a node.
+// statRow is the stat of a node, as every client can read it.
 type statRow struct {
 	Kind       string `json:"kind"` // plain, ephemeral, container or ttl
 	Czxid      string `json:"czxid"`
@@ -55,7 +55,7 @@ type nodeAnswer struct {
 	V    int     `json:"v"`
 	Path string  `json:"path"`
 	Stat statRow `json:"stat"`
-	// Children are sorted by name. They begin after the name in the parameter `after`.
+	// Children are sorted by name. The list begins after the name that the parameter `after` gives.
 	Children  []childRow `json:"children"`
 	More      bool       `json:"more,omitempty"`
 	Hidden    int        `json:"hidden,omitempty"` // number of children that not every client may list
@@ -115,7 +115,7 @@ func (v *View) oneNode(ctx context.Context, q *ask.Query) (any, error) {
 		a.Truncated = port.NoNames(a.Hidden, "children are")
 		return a, nil
 	}
-	err := v.children(ctx, path, after, limit, &a) // call it before `return` copies `a`
+	err := v.children(ctx, path, after, limit, &a) // in a line of its own: `return` would copy `a` too early
 	return a, err
 }
 
@@ -146,8 +146,9 @@ type child struct {
 	stat jute.Stat
 }
 
-// children() lists the first `limit` children whose names come after the name `after`. It keeps little more
-// than these in memory, even if the node has very many children.
+// children() lists the first `limit` children whose names come after the name `after`. It reads them in parts
+// and forgets names that cannot be among the first, so that a node with very many children needs little
+// memory.
 func (v *View) children(ctx context.Context, path, after string, limit int, a *nodeAnswer) error {
 	var walk tree.ChildWalk
 	var kept []child
@@ -160,9 +161,9 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 			kept = kept[:limit]
 		}
 	}
-	last := "" // names after `last` can no longer be among the first `limit`
+	last := "" // if not empty: a name after `last` cannot be among the first `limit`
 	for more := true; more; {
-		kept = slices.Grow(kept, childrenAtOnce) // allocate before the lock is taken
+		kept = slices.Grow(kept, childrenAtOnce) // before View, which holds the state lock
 		ok := v.source.View(func(st *state.State) {
 			n, ok := st.Tree().Find(path)
 			if !ok {

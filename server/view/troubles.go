@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/look"
 )
 
-// noticesOf describes the troubles without names, because everyone may read notices.
+// noticesOf describes problems with locks. It names no lock, because every client may read notices.
 func noticesOf(t *look.Troubles) (list []string) {
 	if t.Twice > 0 {
 		list = append(list, count(t.Twice, "lock is", "locks are")+" held twice, by programs that do not see "+
@@ -41,10 +41,10 @@ func wrongOf(l *recipe.Queue, what, do string) wrongRow {
 	return wrongRow{Path: ask.Clip(l.Path), What: what, Do: do, Holders: row(l, nil).Holders}
 }
 
-// someWrong is how many locks the overview names for each trouble, and how many waits it names.
+// someWrong bounds the locks that the overview names: for each kind of problem, and for the longest waits.
 const someWrong = 5
 
-// now() returns the present problems with locks and the longest waits, for the overview of the page.
+// now() returns the locks with problems, and those with the longest waits, for the overview.
 func (v *View) now(ctx context.Context, q *ask.Query) (any, error) {
 	s, err := v.look.Locks(ctx)
 	if err != nil {
@@ -94,8 +94,9 @@ func count(n int, one, many string) string {
 	return ask.Thousands(n) + " " + many
 }
 
-// Notices returns the problems with the locks that the newest look found, up to noticeTime ago. It never
-// waits for a look, because a health check must be quick. The first call only starts a look.
+// Notices returns the problems with locks that the newest scan has found, if that is at most noticeTime old.
+// It never waits for a scan, because a health check must be quick. If the newest one is old, it starts
+// another.
 func (v *View) Notices() []string {
 	t := v.look.Told()
 	if t == nil || time.Since(t.At) > look.FreshFor {
@@ -110,9 +111,9 @@ func (v *View) Notices() []string {
 // noticeTime is how long the result of a look is used.
 const noticeTime = time.Minute
 
-// lookSoon looks at all locks in the background, unless such a look is under way.
+// lookSoon starts a scan of all locks in the background, unless one is under way.
 func (v *View) lookSoon() {
-	v.reach.mu.Lock() // Close() takes this lock, too, so that it waits for this look
+	v.reach.mu.Lock() // as Close does: either Close waits for this goroutine, or none is started
 	defer v.reach.mu.Unlock()
 	if v.ctx.Err() != nil || !v.looking.CompareAndSwap(false, true) {
 		return
@@ -121,6 +122,6 @@ func (v *View) lookSoon() {
 		defer v.looking.Store(false)
 		ctx, cancel := context.WithTimeout(v.ctx, ask.CostlyTime)
 		defer cancel()
-		_, _ = v.look.Locks(ctx) // if this look fails, a later look may succeed
+		_, _ = v.look.Locks(ctx) // keeps its result for Notices; if it fails, a later call tries again
 	})
 }

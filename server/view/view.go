@@ -22,10 +22,11 @@ import (
 type Source interface {
 	act.Source
 	Ended
-	// Conns and WatchCount describe this server.
+	// Conns and WatchCount tell only of this server's own connections.
 	Conns() []report.Conn
 	WatchCount(session int64) int
-	// WatchScan calls f for pairs of a path and a session that watches it, until f returns false.
+	// WatchScan calls f for each pair of a path and a session that watches it at this server, until f returns
+	// false.
 	WatchScan(f func(path string, session int64) bool)
 	// GoneClients returns the counts of connections that have ended, by address.
 	GoneClients() map[string]observe.Count
@@ -87,9 +88,9 @@ func New(o Options) *View {
 	return v
 }
 
-// Close ends the goroutines in the background.
+// Close ends the goroutines that the view has started, and waits until they have ended.
 func (v *View) Close() {
-	v.reach.mu.Lock() // after this, no request starts a goroutine
+	v.reach.mu.Lock() // a goroutine is started only with this lock held: none is after stop()
 	v.stop()
 	v.reach.mu.Unlock()
 	v.wg.Wait()

@@ -4,13 +4,14 @@ import "github.com/zlockd/zlockd/jute"
 
 // The functions of this file change the model once the checker believes that an unanswered write took effect.
 
-// applyLoose makes the changes of the unanswered write that explains f. If another write could explain f,
-// too, applyLoose makes only the changes that f shows.
+// applyLoose makes the changes of the unanswered write that explains f, which is what clients saw of the
+// changes at one zxid. If another write could explain f, too, applyLoose makes only the changes that f shows.
 func (c *checker) applyLoose(f *facts, m moment) {
 	d := f.by
 	u := d.taken[0].of
 	paths, _ := u.explains(f)
-	// If changes of the write may be left out, the order of the events at this zxid is not known.
+	// If another write could explain f, or if some steps may have had no effect, the order of the events at this
+	// zxid is not known.
 	m.end = len(d.claims) > 1 || len(d.taken) < len(u.steps)
 	if len(u.steps) == 1 {
 		c.prepare(u.steps[0], paths, f, m)
@@ -56,7 +57,7 @@ func (c *checker) applyLoose(f *facts, m moment) {
 			}
 			at := m
 			if told[path]++; len(d.claims) > 1 && f.sets[path] > 0 && told[path] > f.sets[path] {
-				at.silent = true // no event of this set came: another write, with fewer sets, made the change
+				at.silent = true // this set had no event: another write, with fewer sets, made the change
 			}
 			c.setData(n, l.Step, at)
 		case l.Op == jute.OpSetACL:
@@ -72,8 +73,9 @@ func (c *checker) applyLoose(f *facts, m moment) {
 	c.resolveLists(f, m)
 }
 
-// catchUpSets prepares the model for a set inside a multi, whose later steps are in `rest`. The facts in f
-// may show that other unanswered writes set the node before.
+// catchUpSets prepares the model for a set inside a multi. If the version of the node in f shows that other
+// unanswered writes set the node before, catchUpSets makes their sets. `rest` are the later steps of the
+// multi.
 func (c *checker) catchUpSets(n *node, rest []*looseStep, f *facts, m moment) {
 	st := f.set[n.path]
 	if st == nil {
@@ -98,7 +100,7 @@ func (f *facts) shows(l *looseStep, path string) (ok bool) {
 	case l.Op == jute.OpSetData:
 		if _, ok = f.set[path]; !ok {
 			st := f.created[path]
-			ok = st != nil && st.Mzxid == st.Czxid // the write created and set it; explains() has counted the sets
+			ok = st != nil && st.Mzxid == st.Czxid // created and set by one write; explains() has counted the sets
 		}
 	case l.Op == jute.OpDelete:
 		ok = f.deleted[path]
@@ -138,14 +140,14 @@ func (c *checker) emptied(n *node, record int, m moment) {
 	for _, kid := range n.children() {
 		if kid.seen < m.zxid {
 			c.missing(kid.path, m.zxid-1, record, "its parent was deleted then")
-		} else { // a step of the same multi made it, and a step that is not believed removed it
+		} else { // the same multi made it, and removed it by a step that the checker did not apply
 			c.forget(kid)
 		}
 	}
 }
 
-// adopt() makes a change in the model that no client asked for. The change has been reported, and would
-// otherwise be reported again at each reply that shows it.
+// adopt() makes a change in the model that no client asked for. The change has been reported as a violation.
+// Without adopt() it would be reported again for each reply that shows it.
 func (c *checker) adopt(f *facts, m moment) {
 	for _, path := range sorted(f.created) {
 		st := f.created[path]

@@ -57,7 +57,7 @@ type conn struct {
 	session int64
 	begin   time.Duration
 	records []int // indexes of the replies and events, in the order of arrival
-	last    int64 // highest zxid in these records
+	last    int64 // highest zxid in the records of the connection
 	first   int64 // no write of an older connection has a zxid above this
 	expect  []expected
 	catchUp map[int][]*Event // by the record of a setWatches: the events before its reply
@@ -69,7 +69,7 @@ type sess struct {
 	alive  int64 // highest zxid at which a server answered the session
 	closed int64 // zxid at which the session was closed; 0: never
 	ended  bool  // the session has ended in the model
-	endBy  int64 // at this zxid the session had ended; MaxInt64: unknown
+	endBy  int64 // a zxid at which the session had already ended; MaxInt64: unknown
 }
 
 // seenByTime finds the highest zxid that any client had seen before a moment.
@@ -342,7 +342,7 @@ func (c *checker) checkRealTime() {
 		if b := r.Backup; b != nil && b.Zxid < c.replies.before(b.Start) {
 			c.fail("G7", i, "zxid %d had been seen before the backup was asked for", c.replies.before(b.Start))
 		}
-		reads := o != nil && o.Watches == nil && o.Op != jute.OpPing // the reply shows more than a zxid
+		reads := o != nil && o.Watches == nil && o.Op != jute.OpPing // whether the reply shows more than a zxid
 		if o == nil || o.Unknown || !isWrite(o.Op) && o.Op != jute.OpSync && !(c.Linearizable && reads) {
 			continue
 		}

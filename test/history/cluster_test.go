@@ -80,7 +80,7 @@ func (f *fakeCluster) run(n int) []Record {
 		switch {
 		case c.conn == nil && f.rnd.IntN(10) == 0:
 			f.expire(c.session)
-		case c.conn == nil && f.rnd.IntN(3) > 0: // other clients go on
+		case c.conn == nil && f.rnd.IntN(3) > 0: // this client stays away, and the others go on
 		case c.conn == nil:
 			f.connect(c)
 		case f.lossy && f.rnd.IntN(150) == 0:
@@ -112,7 +112,7 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	start := f.now
 	f.now++
 	s := f.servers[f.rnd.IntN(3)]
-	// From now on the servers refuse late writes of the session.
+	// When the session has a new connection, the servers refuse its late writes.
 	f.late = slices.DeleteFunc(f.late, func(o *Op) bool { return o.Session == c.session })
 	// The connection is usable only after the server has applied the whole log.
 	for s.applied < len(f.log) {
@@ -154,7 +154,7 @@ func (f *fakeCluster) outage() {
 
 // arrive() puts a lost write into the log long after its client has stopped waiting.
 func (f *fakeCluster) arrive(at int) {
-	session := f.late[at].Session // writes of a session arrive in order
+	session := f.late[at].Session // its oldest late write comes first
 	at = slices.IndexFunc(f.late, func(o *Op) bool { return o.Session == session })
 	o := f.late[at]
 	f.late = slices.Delete(f.late, at, at+1)
@@ -170,7 +170,7 @@ func (f *fakeCluster) disconnect(c *fakeClient) {
 	for i, o := range k.queue {
 		o.Unknown = true
 		f.add(Record{Op: o})
-		// Until the client reconnects, a request may still arrive.
+		// A lost write may still get into the log until its client reconnects.
 		switch {
 		case !isWrite(o.Op) || i == 0 && k.logged || f.dead[c.session]:
 		case f.rnd.IntN(3) == 0:

@@ -17,8 +17,8 @@ type demand struct {
 }
 
 // claim is the steps that a demand takes together: all steps of a write if the zxid of the change is known,
-// one step if not. A claim leaves out a sequential node of a multi if no client saw the node's name at that
-// zxid. When a client sees this node, a later demand claims it.
+// and otherwise one step. A claim leaves out a sequential node of a multi if no client saw the node's name at
+// that zxid. When a client sees this node, a later demand claims it.
 type claim []*looseStep
 
 // demand() places a new demand. It returns nil if other demands need all of its claims.
@@ -94,7 +94,7 @@ func (c *checker) use(list []*looseStep, from, to int64, n int32) (took int32) {
 	return took
 }
 
-// candidates() returns the unanswered writes that may have made the change of a zxid.
+// candidates() returns the unanswered writes that may have made the changes at a zxid.
 func (c *checker) candidates(zxid int64, f *facts) (claims []claim) {
 	var list []*looseOp
 	named := map[*looseOp]map[*looseStep]string{}
@@ -177,7 +177,7 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 			}
 			last, more := u.setsAfter(l, path)
 			switch {
-			case more > 0: // the last set leaves the data that a client sees
+			case more > 0: // only the last set of a node leaves the data that a client sees
 				return false
 			case u.sets(path) < f.sets[path]:
 				return false
@@ -205,8 +205,8 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 	return paths, true
 }
 
-// untold() looks at the nodes for which f has events of sets. It counts how many more sets of these nodes the
-// write has. A write with such sets is unlikely to explain f.
+// untold() counts the sets of the write for which f lacks an event, at the nodes for which f has events of
+// sets. A write with such sets is unlikely to explain f.
 func (u *looseOp) untold(f *facts) (n int) {
 	for path, told := range f.sets {
 		n += max(0, u.sets(path)-told)

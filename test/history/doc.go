@@ -29,8 +29,8 @@
 //	G19 sequence numbers rise and say how many children were created before
 //	K8  the requests of a ticket, repeated and late ones too, see one ticket: it moves only from
 //	    its place to its hold to its end, and is not forgotten
-//	K9  two contenders that exclude each other never surely hold a lock at once, nor permits with the same
-//	    number; tokens rise, and a hold lasts for as long as an answer promised
+//	K9  of two contenders that exclude each other, at most one surely holds a lock at any time, or a permit
+//	    with a given number; tokens rise, and a hold lasts for as long as an answer promised
 //	K12 no span of a rate's time has more draws than its limit, and a draw that comes again with its secret
 //	    is not made again
 //

@@ -56,7 +56,7 @@ func (c *checker) checkRepeated(draws []int) {
 	}
 }
 
-// checkWindows checks the draws from one rate, which all have the same limit and the same time.
+// checkWindows checks the draws from one rate, which all have the same limit and the same period.
 func (c *checker) checkWindows(draws []int) {
 	slices.SortStableFunc(draws, func(a, b int) int {
 		return cmp.Compare(c.records[a].Draw.At, c.records[b].Draw.At)

@@ -22,8 +22,8 @@ type facts struct {
 }
 
 // fact() returns the facts of a zxid. It returns nil if the zxid is that of an acknowledged write. But it
-// returns the facts of a closeSession, because this may delete nodes that are not known to belong to the
-// session.
+// returns the facts of a closeSession, because a closeSession may delete nodes that are not known to belong
+// to the session.
 func (c *checker) fact(zxid int64, record int) *facts {
 	if by, ok := c.acked[zxid]; ok && c.records[by].Op.Op != jute.OpCloseSession || zxid <= 0 {
 		return nil
@@ -102,7 +102,7 @@ func (c *checker) statFacts(record int, s *Step, value []byte) {
 	}
 	if f := c.fact(s.Stat.Czxid, record); f != nil {
 		if was := f.created[path]; was == nil || was.Mzxid != was.Czxid {
-			f.created[path] = s.Stat // the first Stat says most
+			f.created[path] = s.Stat // prefer a Stat from before the next change of the node
 		}
 		if s.Op == jute.OpGetData && s.Stat.Mzxid == s.Stat.Czxid {
 			f.data[path] = value

@@ -216,8 +216,8 @@ func (c *checker) passing(l *looseStep, zxid int64) bool {
 	return swept(l.Step) || id != 0 && (c.session(id).ended || c.session(id).closed > 0 || c.mayEnd(id, zxid))
 }
 
-// passedOn reports whether unanswered writes may have replaced n by a new node that can have gone at or
-// before `zxid` without a client's delete. Clients may not have noticed the difference.
+// passedOn reports whether unanswered writes may have replaced n by a new node, and the new node can have
+// gone at or before `zxid` without a client's delete. Clients may not have noticed that it was another node.
 func (c *checker) passedOn(n *node, zxid int64) bool {
 	makes := func(l *looseStep) bool {
 		return l.within(n.seenState, zxid) && l.makes(n.path, nil) && c.passing(l, zxid)

@@ -41,7 +41,7 @@ type node struct {
 	ctime       int64
 	mtime       int64 // 0: unknown
 	kids        map[string]*node
-	builtin     int   // number of children that the counts below leave out
+	builtin     int   // number of built-in children, which `made` and `gone` leave out
 	made        int   // how many children are known to have been created
 	gone        int   // how many children are known to have been deleted
 	seenMade    int   // how many children were created according to a reply, which may know more
@@ -145,7 +145,8 @@ func (c *checker) own(n *node, session int64) {
 func (c *checker) remove(n *node, m moment) {
 	delete(c.model.nodes, n.path)
 	delete(c.model.owned[n.owner], n.path)
-	// The node may have gone right after seenState, and clients may since have seen another node at the path.
+	// If the zxid of the removal is unknown, the node may have gone right after seenState, and clients may have
+	// seen another node at the path since.
 	c.model.absent[n.path] = n.seenState
 	if m.exact {
 		c.model.absent[n.path] = m.zxid

@@ -92,8 +92,8 @@ func (c *checker) mayOpen(turns []int, unknown *Turn) bool {
 	})
 }
 
-// sureHold is the time from the first answer that a contender holds until the promise ends, or until the
-// contender asked to give back.
+// sureHold is the time for which a contender surely holds: from the first answer that says so, until the time
+// that an answer promised is over, or the contender asked to give the lock back.
 type sureHold struct {
 	from, to time.Duration
 	record   int // index of the record with the longest promise

@@ -106,7 +106,7 @@ type Turn struct {
 	Says      Say
 	Token     int64         // token of a hold
 	Safe      time.Duration // how long a hold surely lasts, from Start on
-	Ahead     int           // how many contenders stand before a place in the queue
+	Ahead     int           // how many contenders stand before one that waits in the queue
 	Opens     bool          // the request opens the ticket if there is none
 	Gives     bool          // the request gives the ticket back
 	Shares    bool          // the request wants to share the hold with others

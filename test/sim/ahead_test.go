@@ -131,7 +131,7 @@ func (r *aheadRun) leads() uint32 {
 	return 0
 }
 
-// roles() returns the leader and the followers, in any order.
+// roles() returns the leader, and the two followers in any order.
 func (r *aheadRun) roles() (leader, one, other uint32) {
 	if leader = r.leads(); leader == 0 {
 		leader = 1
@@ -211,7 +211,7 @@ func (r *aheadRun) formerLeaderLosesPower() {
 	r.disk[other].HangLog()
 	r.wait(300 * time.Millisecond)
 	r.cut(leader, one)
-	time.Sleep(2500 * time.Millisecond) // `other` votes for `one`; this vote is on its disk, but no entries
+	time.Sleep(2500 * time.Millisecond) // wait until `other` has stored its vote for `one`; it has no entries
 	r.mend(leader, one)
 	r.wait(2 * time.Second)
 	r.goOn(leader, other, one, leader, other)

@@ -13,9 +13,9 @@ import (
 var modelFlag = flag.Bool("sim.model", false, "the larger case of the model of decision 9")
 
 // TestR9AheadModel explores every order of events in a small cluster whose leader's log runs ahead of its
-// disk: three servers, each of which may lose its power once, three entries, and as many terms as harm needs.
-// Two servers must never apply different entries at one index. Then the test drops each rule of decision 9 in
-// turn and must find harm, which shows that the rule is necessary.
+// disk: three servers, each of which may lose its power once, three entries, and as many terms as it takes to
+// do harm. Two servers must never apply different entries at one index. Then the test drops each rule of
+// decision 9 in turn and must find harm, which shows that the rule is necessary.
 func TestR9AheadModel(t *testing.T) {
 	race.Alone(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(100)) // to save memory: the search keeps all that it allocates
@@ -83,7 +83,7 @@ type modelServer struct {
 	term, n, durable, commit, applied, crashes uint8
 	leads                                      bool
 	log                                        [modelLog]uint8 // the term of each entry
-	match                                      [3]uint8        // at a leader: how long each log surely is
+	match                                      [3]uint8        // at a leader: what each server surely has
 }
 
 // modelState is the state of the whole cluster.

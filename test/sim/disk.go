@@ -198,8 +198,8 @@ func (v *view) lose(rng *rand.Rand) {
 		}
 	}
 	v.changes = nil
-	// A lost directory takes its content along. A directory that no life made was always there and cannot be
-	// lost.
+	// A lost directory takes its content along. A directory that no server has made was always there, and cannot
+	// be lost.
 	for name := range v.stable {
 		for dir := path.Dir(name); len(dir) > 1; dir = path.Dir(dir) {
 			if made[dir] && v.stable[dir] == nil {

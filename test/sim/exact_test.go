@@ -45,17 +45,17 @@ const exact = true
 //go:linkname setSeed
 func setSeed(seed uint64, ways int)
 
-// runtimeState is defined in the runtime by test/sim/overlay, too.
+// runtimeState is defined in the runtime by test/sim/overlay.
 //
 //go:linkname runtimeState
 func runtimeState(*[11]uint64)
 
-// collectGarbage is defined in the runtime by test/sim/overlay, too.
+// collectGarbage is defined in the runtime by test/sim/overlay.
 //
 //go:linkname collectGarbage
 func collectGarbage()
 
-// waitOften is defined in the runtime by test/sim/overlay, too.
+// waitOften is defined in the runtime by test/sim/overlay.
 //
 //go:linkname waitOften
 func waitOften(bool)
@@ -145,7 +145,7 @@ func (c *campaign) visited() {
 	}
 }
 
-// campaign is the runs of many seeds.
+// campaign makes the runs of many seeds and sums them up.
 type campaign struct {
 	t    *testing.T
 	test string // name of the test that makes a run

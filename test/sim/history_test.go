@@ -145,7 +145,7 @@ func (c *cluster) length() time.Duration {
 func (c *cluster) few(answered, events, turns, draws int) bool {
 	n := int(c.length().Minutes())
 	if c.day != nil && n < 60 {
-		return answered == 0 // the clients may rest for most of so short a day
+		return answered == 0 // in so short a day the clients may rest most of the time
 	}
 	if c.day != nil {
 		return answered < 40*n || events < 3*n || c.set.tickets && (turns < 4*n || draws < n)

@@ -177,8 +177,8 @@ func ping(w *wire.Conn, every time.Duration, stop <-chan struct{}) {
 	}
 }
 
-// A server that returns gets its missing entries at once, however long it was away. It does not wait for the
-// leader's next try, although the pauses between tries grow.
+// A server that returns gets its missing entries at once, however long it was away. It need not wait until a
+// pause of the leader is over, although the leader pauses for longer after each failure.
 func TestG22ServerThatComesBackIsServedAtOnce(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {

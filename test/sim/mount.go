@@ -234,7 +234,7 @@ func (h *handle) WriteAt(b []byte, at int64) (n int, err error) {
 		switch {
 		case errors.As(refused, &short):
 			n := min(short.N, len(b))
-			if at+int64(n) < int64(h.f.cache.size) { // existing sectors are overwritten whole
+			if at+int64(n) < int64(h.f.cache.size) { // a write into existing content must end between two sectors
 				n = max(0, (int(at)+n)/Sector*Sector-int(at))
 			}
 			b = b[:n]

@@ -108,7 +108,7 @@ func (c *cluster) leaveAtAnswers(id uint32, k int) {
 		took := time.Since(began)
 		_, _ = w.Send(jute.OpSync, wire.Path(leftPath))
 		_, _ = w.Send(jute.OpExists, wire.PathWatch(leftPath, true))
-		// The answer takes one to two latencies to arrive.
+		// An answer takes one to two latencies to arrive, so the server sends it `there` after the request.
 		there := took - c.set.latency - time.Duration(rng.Int64N(int64(c.set.latency)+1))
 		there += c.step() * time.Duration(rng.IntN(3)-1)
 		time.Sleep(time.Until(onGrid(time.Now().Add(max(0, there)), c.set.grid)))

@@ -306,7 +306,7 @@ func (c *sequence) crash(id uint32) {
 
 func (c *sequence) end() {
 	c.mu.Lock()
-	c.over = true // a server that loses its power from now on stays off
+	c.over = true // a server that loses its power after this stays off
 	c.mu.Unlock()
 	for id := range c.disk {
 		c.crash(id)

@@ -73,8 +73,9 @@ func (d *serverDisk) Files() *disk.Files {
 // free() returns how many more bytes the disk can hold.
 func (d *serverDisk) free(string) (int64, error) { return d.files.Free(), nil }
 
-// Crash ends the life: it ends the process or, more often, turns off the power. Without power the disk loses
-// all unsynced data, or any part of it. The old life may go on for a while, without effect.
+// Crash ends the server's present life: it ends the process or, more often, turns off the power. Without
+// power the disk loses all unsynced data, or any part of it. The old life may go on for a while, without
+// effect.
 func (d *serverDisk) Crash() {
 	d.mu.Lock()
 	power := d.rng.IntN(3) > 0
@@ -82,7 +83,7 @@ func (d *serverDisk) Crash() {
 	d.end(power)
 }
 
-// PowerLoss ends the life by turning off the power.
+// PowerLoss ends the server's present life by turning off the power.
 func (d *serverDisk) PowerLoss() { d.end(true) }
 
 func (d *serverDisk) end(power bool) {
@@ -100,8 +101,8 @@ func (d *serverDisk) end(power bool) {
 	}
 }
 
-// CrashAt turns off the power at the nth operation from now on that changes the disk. Just before that it
-// calls cut(), which must cut this life off from all other hosts.
+// CrashAt turns off the power at the nth change of the disk after the call. Just before that it calls cut(),
+// which must cut this life off from all other hosts.
 func (d *serverDisk) CrashAt(nth int, cut func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

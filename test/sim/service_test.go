@@ -140,7 +140,7 @@ func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 		}
 		leader, others := c.mustLead()
 		f := newFaults(c)
-		f.isolate(others[0]) // three of four go on
+		f.isolate(others[0]) // the other three servers go on
 		time.Sleep(10 * time.Second)
 		c.mayStop(leader)
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) {

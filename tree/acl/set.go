@@ -28,7 +28,7 @@ type Set struct {
 	refs int        // number of nodes with this ACL; at 0 the table drops the ACL
 	sum  uint64     // hash of key, for the digest of the tree
 
-	hash   uint64 // hash of key, for the table of the tree
+	hash   uint64 // hash of key, for the tree's table of ACLs
 	listed bool   // the ACL is in the table
 
 	anyone int32             // what every client may do

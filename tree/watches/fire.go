@@ -7,8 +7,8 @@ import (
 )
 
 // Fire calls tell() once for every connection that waits for an event, and removes the one-shot watches that
-// the event fires. A deletion fires watches in both registries. A change of a list of children is an event of
-// its own.
+// the event fires. A deletion fires the watches for data and the watches for children. A change of a list of
+// children is an event of its own.
 func (w *Table[W]) Fire(e jute.EventType, path string, tell func(W)) {
 	w.FireAt(e, path, tell, func(p uint32) { w.fire(w.paths.at(p).deep, recursiveMode, tell) })
 }

@@ -94,8 +94,8 @@ type watch struct {
 // watchedPath is a path with watches. A million of them may exist.
 type watchedPath struct {
 	path   string
-	plain  uint32 // ring of records that do not see changes below this path: its first record
-	deep   uint32 // ring of records that see changes below this path: its first record
+	plain  uint32 // first record in the ring of the watches that do not see changes below this path
+	deep   uint32 // first record in the ring of the watches that see changes below this path
 	data   uint32 // number of records in the data registry
 	status uint32 // 0: the item is not in use
 }
@@ -114,7 +114,7 @@ type watcher[W any] struct {
 	conn        W
 	first       uint32 // the first record in the ring of the connection's records
 	data, child int    // how many of its pairs are in each registry
-	bytes       int    // memory of its records, as if no path were shared
+	bytes       int    // memory of its records, as if no other connection shared their paths
 	told        uint64 // the turn in which the connection was last told something
 	dead        bool   // dropped
 }
@@ -165,7 +165,7 @@ func (w *Table[W]) count(rec *watch, was, now modes) {
 
 	c := w.conns.at(rec.conn)
 	if c.dead {
-		return // Drop has subtracted all of its pairs
+		return // Drop has already subtracted the pairs of this connection
 	}
 	w.data += data
 	w.child += child

@@ -110,9 +110,9 @@ func (w *Table[W]) lookup(conn W, path string) uint32 {
 // dropAtOnce bounds the watches that one call of Drop removes, and so the time of the call.
 const dropAtOnce = 4096
 
-// Drop removes a connection: from now on it gets no events and does not count. If it had very many watches,
-// part of their memory is still held: then Drop returns true, and the caller calls Sweep until Sweep returns
-// false. The cost depends only on the connection's own watches.
+// Drop removes a connection: it gets no more events and does not count any longer. If it had very many
+// watches, part of their memory is still held. In that case Drop returns true, and the caller calls Sweep
+// until Sweep returns false. The cost depends only on the connection's own watches.
 func (w *Table[W]) Drop(conn W) (more bool) {
 	if id, ok := w.byConn.m[conn]; ok {
 		w.byConn.remove(conn)

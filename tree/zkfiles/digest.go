@@ -43,7 +43,7 @@ func odd(path string) int {
 	return 0
 }
 
-// compare() returns an error if the digest differs from the digest that ZooKeeper had at this zxid.
+// compare() returns an error if the tree's digest differs from the one that ZooKeeper had at the same zxid.
 func (t *Tree) compare() error {
 	e := t.expected
 	if e == nil || e.Zxid > t.Zxid {

@@ -19,7 +19,7 @@ type Tree struct {
 	sum      uint64 // the digest of the tree
 	odd      int    // nodes whose path is not ASCII
 	expected *Digest
-	exact    bool // the tree is exactly that of Zxid: no node has a later change
+	exact    bool // the tree is exactly as it was at Zxid: no node has a later change
 }
 
 // NewTree returns a tree with the nodes that every ZooKeeper begins with.
@@ -76,8 +76,8 @@ func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 			t.Zxid = r.Digest.Zxid
 		}
 	}
-	// If the digest is of a later zxid, some nodes already have later changes. Without a digest this is not
-	// known.
+	// If the digest is of a later zxid, some nodes already have later changes. Without a digest, only the nodes
+	// themselves can show such changes; see Whole.
 	t.exact = t.expected == nil || t.expected.Zxid <= t.Zxid
 	t.builtins()
 	err := t.compare()

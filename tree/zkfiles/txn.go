@@ -77,7 +77,7 @@ func decodeTxn(b []byte) (*Txn, error) {
 	} else {
 		op, err := decodeOp(&d, t.Type)
 		if err != nil && t.Type == jute.OpCreate {
-			// ZooKeeper before 3.4 did not write the parent's cversion.
+			// ZooKeeper before 3.4 did not write the parent's cversion, so read the create without it.
 			d, op = body, Op{Type: t.Type}
 			op.create(&d)
 			op.Ephemeral, op.Cversion, err = d.Bool(), -1, d.Err()

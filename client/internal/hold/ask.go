@@ -32,7 +32,7 @@ func (l *Lease) Check(ctx context.Context) error {
 		if st == nil || st.EphemeralOwner != h.g.Epoch.ID() {
 			h.awaitChange(ctx)
 			if !h.has(n) {
-				continue // the hold's mode has changed during the request
+				continue // a change of mode replaced the node during the request, so ask again
 			}
 			h.lose(Removed, n)
 		}
@@ -100,7 +100,7 @@ func (l *Lease) Publish(ctx context.Context, value []byte) error {
 	defer end()
 	err := h.g.Epoch.Update(ctx, h.nodesNow()[0].Path, func(data []byte) ([]byte, error) {
 		if r, asked := recipe.RevocationIn(data); asked {
-			h.revoke(r) // deliver the revocation, because the new value may replace it
+			h.revoke(r) // deliver the revocation first, because the new value may overwrite it
 		}
 		fresh := recipe.WithValue(data, value)
 		if bytes.Equal(data, fresh) {

@@ -23,7 +23,7 @@ func (h *Hold) replace(mode fence.Mode, token fence.Token, unmark []zk.Op, path 
 	h.watchNodes()
 }
 
-// Downgrade turns a write lock into a read lock; no writer gets in between. The token stays.
+// Downgrade turns a write lock into a read lock; no writer gets in between. The lease keeps its token.
 func (l *Lease) Downgrade(ctx context.Context) error {
 	if err := l.Err(); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (h *Hold) downgradeOnce(ctx context.Context, l *Lease) error {
 	}
 	h.endChange()
 	if errors.Is(err, zk.ErrSessionExpired) {
-		h.lose(Expired) // the answer may arrive before the notice of the loss
+		h.lose(Expired) // the hold may not have been told yet that its session is over
 	}
 	return cmp.Or(h.lostInChange(), err)
 }

@@ -71,7 +71,7 @@ type loss struct {
 	err error
 }
 
-// EndOf returns the error that the caller of a lock gets when ctx has ended.
+// EndOf returns the error of a call for a lock after the ctx of the call has ended.
 func EndOf(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrNotAcquired) { // the time given by WithWait is over
 		return fmt.Errorf("%w: %w", cause, ctx.Err())

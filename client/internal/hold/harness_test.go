@@ -49,8 +49,8 @@ func heldWith(t *testing.T, limits Limits) (h *Hold, l *Lease, left *atomic.Int3
 	return h, l, left
 }
 
-// told() collects the events of a kind from now on. It returns a function that returns the events collected
-// so far.
+// told() begins to collect the events of one kind. It returns a function that returns the events collected so
+// far.
 func told(h *Hold, kind EventKind) func() []Event {
 	var events []Event
 	before := h.g.Tell

@@ -18,7 +18,7 @@ import (
 // Shared has the parts that the holds of one client share.
 type Shared struct {
 	Keeper *session.Keeper
-	Cause  func(Loss) error // describes a loss to the program
+	Cause  func(Loss) error // makes the error that tells the program of a loss
 	named  named
 }
 

@@ -19,8 +19,9 @@ type Lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	lost    chan struct{}          // closed when the lease is lost
-	revoked chan recipe.Revocation // buffered, because at most one request to give the lock back is delivered
+	lost chan struct{} // closed when the lease is lost
+	// has room for one request to give the lock back; a second one is not delivered
+	revoked chan recipe.Revocation
 
 	// Guarded by h.mu.
 	mode     fence.Mode

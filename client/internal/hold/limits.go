@@ -76,7 +76,7 @@ func (h *Hold) wish(r recipe.Revocation) bool {
 	return true
 }
 
-// revoke() delivers a request, and ends a revocable hold after its grace.
+// revoke() delivers a request to give the lock back. If the hold is revocable, it ends after its grace.
 func (h *Hold) revoke(r recipe.Revocation) {
 	if !h.wish(r) || !h.g.Revocable {
 		return

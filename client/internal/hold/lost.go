@@ -101,7 +101,7 @@ func (h *Hold) lookAt(ctx context.Context, n Node) (s session.Seen, gone bool, e
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return s, true, nil
-	// nor may the session list the directory, so count the node as still there
+	// The session may neither read the node nor list its directory, so count the node as still there.
 	case errors.Is(err, zk.ErrNoAuth):
 		return s, false, nil
 	case err != nil:
@@ -120,7 +120,7 @@ func (h *Hold) nodeGone(ctx context.Context, n Node) {
 	// A change of the mode may replace the node that the caller found gone. So wait until the change ends.
 	h.awaitChange(ctx)
 	if ctx.Err() != nil || h.g.Epoch.Ended() || !h.has(n) {
-		return // released or replaced by this client, or gone with the session
+		return // this client released or replaced the node, or the node went with the session
 	}
 	h.lose(Removed, n)
 }

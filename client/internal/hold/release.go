@@ -33,7 +33,7 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 	if l.cause != nil {
 		last := len(h.leases) == 0
 		h.mu.Unlock()
-		if last { // the last Unlock removes the nodes that stayed
+		if last { // the last Unlock removes the nodes that stayed after the loss
 			h.endGrace()
 		}
 		return l.cause.err

@@ -73,7 +73,7 @@ func Lock(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, er
 	return in.queue(dirs...), nil
 }
 
-// inspection is what the requests for one description of a lock share.
+// inspection is what Lock has read about one lock.
 type inspection struct {
 	e      *session.Epoch
 	ctx    context.Context

@@ -172,7 +172,7 @@ func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, erro
 		made, list, err := r.answer(ctx, e)
 		switch {
 		case errors.Is(err, zk.ErrNoNode) && r.nodes[0].Also == nil:
-			// Repeat this without limit: the server may remove the empty container again before each next attempt.
+			// Repeat this without limit: the server may remove the empty container again before the node is made.
 			first := r.nodes[0]
 			if err := e.Ensure(ctx, first.Dir(), first.Lasting, first.ACL); err != nil {
 				return nil, nil, err
@@ -203,7 +203,7 @@ func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error 
 	for _, n := range nodes {
 		names, err := e.Children(ctx, n.Dir())
 		if err != nil {
-			return refusal // the session may not list the contenders either
+			return refusal // the session may not list the contenders, so it cannot find out the reason
 		}
 		own := recipe.KinOf(recipe.Base(n.Path))
 		if n.Mode == zk.EphemeralSequential {

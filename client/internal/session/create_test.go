@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The nodes that a lost creation left are removed, whatever numbers the server gave them.
+// If the answer to a creation is lost, its nodes are removed, whatever numbers the server gave them.
 func TestLostCreationIsRemoved(t *testing.T) {
 	var mu sync.Mutex
 	var told []int
@@ -140,7 +140,7 @@ func TestNodeIsKnownByItsName(t *testing.T) {
 	}
 }
 
-// In a directory, half of the calls may leave nodes behind. One call may do so even if it is the only one.
+// In a directory, half as many nodes may be left behind as calls are running, but always one.
 func TestCrowdLetsInAsMuchAsItMay(t *testing.T) {
 	var c crowd
 	expect.That(t, c.room("/d") == nil, "an empty directory is full")

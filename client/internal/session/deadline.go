@@ -132,8 +132,8 @@ func (e *Epoch) confirm(t Reading) {
 	e.k.update(func() {})
 }
 
-// wrote() records that the server applied a write that was sent at t. For the leader a write counts like a
-// heartbeat.
+// wrote() records that the server applied a write that was sent at t. The leader takes a write as a sign of
+// life, like a heartbeat.
 func (e *Epoch) wrote(t Reading) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -21,8 +21,8 @@ func (c *handClock) pass(d time.Duration) {
 	c.now.Mono, c.now.Boot, c.now.Wall = c.now.Mono+d, c.now.Boot+d, c.now.Wall.Add(d)
 }
 
-// withoutServer returns a keeper without a server, and a session of it that began now with a timeout of ten
-// seconds and a margin of two.
+// withoutServer returns a keeper without a server, and its session, which begins now. The session has a
+// timeout of ten seconds and a margin of two.
 func withoutServer() (*Keeper, *Epoch, *handClock) {
 	clock := &handClock{now: Reading{Mono: time.Hour, Boot: time.Hour, Wall: time.Unix(1_000_000, 0)}}
 	k, e := Stub(Options{Clock: clock, Margin: 2 * time.Second, Log: slog.New(slog.DiscardHandler)}, 7,
@@ -126,7 +126,7 @@ func TestWhenAHeartbeatIsDue(t *testing.T) {
 	due("on another connection", 4*time.Second, 4*time.Second)
 	e.asking()
 	due("after it was sent there", time.Second, 4*time.Second)
-	// A session that gets no further confirmation keeps its state.
+	// After the deadline, a write or another attachment does not by itself end the leases.
 	clock.pass(deadline)
 	e.wrote(clock.now)
 	e.begin(7, 10*time.Second)
@@ -217,15 +217,15 @@ func TestMarginShortensALease(t *testing.T) {
 		{0, 10 * time.Second, 9950*time.Millisecond - 2*time.Second},
 		{3 * time.Second, 10 * time.Second, 6950 * time.Millisecond},
 		{time.Millisecond, 10 * time.Second, 9949 * time.Millisecond},
-		{0, 4 * time.Second, 3980*time.Millisecond - minMargin}, // a fifth is too little for a short session
+		{0, 4 * time.Second, 3980*time.Millisecond - minMargin}, // a fifth of the timeout is less than minMargin
 	} {
 		o := Options{Margin: x.margin}
 		expect.Equal(t, o.usable(x.timeout), x.want, "%+v", x)
 	}
 }
 
-// If a server lowers the timeout of a later session too far, the session fails, as a first session would. No
-// call waits for it.
+// If the server lowers the timeout of a later session too far, calls fail at once, as they do for a first
+// session. They do not wait for the session.
 func TestSessionThatIsTooShortFails(t *testing.T) {
 	k, e, _ := withoutServer()
 	e.timeout = time.Second

@@ -125,9 +125,9 @@ func (k *Keeper) LeaveBehind(dirs []string, f func(ctx context.Context)) <-chan 
 
 // crowd bounds how many abandoned nodes a client has in a directory. A call whose context ends leaves its
 // node to the reaper and returns at once. If calls came and went faster than the reaper removes nodes, the
-// number of nodes would grow without bound. So a call that needs a node waits while its directory has more
-// than half as many abandoned nodes as calls under way. In a directory, a client never has more than twice as
-// many nodes as it has calls and holds.
+// number of nodes would grow without bound. So a call that needs a node waits while its directory has too
+// many abandoned nodes: more than half the number of calls under way. So a client never has in a directory
+// more than twice as many nodes as it has calls and holds.
 type crowd struct {
 	mu   sync.Mutex
 	dirs map[string]*crowdDir // contains only directories with a count above zero

@@ -47,7 +47,7 @@ type Ask struct {
 	Tell  func(hold.Event) // nil: no function listens
 }
 
-// Terms are the terms of a lock, which package client sets by its options.
+// Terms are the conditions of a lock. Package client sets them from its options.
 type Terms struct {
 	hold.Limits
 	Reason        string
@@ -83,7 +83,7 @@ type attempt struct {
 	dir     string // directory of the contenders
 	start   time.Time
 	task    string
-	tasked  bool     // the context has named the task
+	tasked  bool     // the caller's context names the task
 	leave   func()   // gives the turn in the local queue to the next contender
 	alone   bool     // the attempt is never nested, and it does not use the local queue
 	permits bool     // the queue is for permits, so its first contender holds no permit yet
@@ -293,7 +293,7 @@ func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (leave 
 	if i := slices.Index(g.m[key], turn); i >= 0 {
 		g.m[key] = slices.Delete(g.m[key], i, i+1)
 	} else {
-		g.pass(key) // the turn came at the moment when ctx ended
+		g.pass(key) // the turn came just when ctx ended, so pass it on
 	}
 	return nil, hold.EndOf(ctx)
 }

@@ -67,7 +67,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 			w.unmark = nil
 			continue
 		case !writes && errors.Is(err, zk.ErrNoAuth):
-			return nil // the reader may not remove the mark, but it has waited
+			return nil // the reader may not remove the mark, but it has waited, so it may have the lock
 		}
 		return err
 	}

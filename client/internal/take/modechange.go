@@ -39,8 +39,8 @@ func (a *attempt) upgrade(ctx context.Context, h *hold.Hold, try bool) error {
 	if err == nil || !u.closed || u.e.Ended() {
 		return err
 	}
-	// The upgrade has failed, but the read hold remains. While it exists, its mark would keep the door closed,
-	// so take the mark back.
+	// The upgrade has failed, but the read hold remains. The mark of the upgrade would keep the door closed as
+	// long as this hold exists, so take the mark back.
 	done := u.dir.reopen(u.mark())
 	if try {
 		session.AwaitGone(ctx, done)

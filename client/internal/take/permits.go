@@ -23,7 +23,7 @@ type Permits struct {
 	tell  func(hold.Event) // nil: no function listens
 	wish  atomic.Int64     // how many permits the semaphore has, according to the program
 	d     semLayout
-	told  sync.Once // so that a different stored number is reported only once
+	told  sync.Once // reports only once that the stored number differs from the program's
 }
 
 // semLayout says where the parts of a semaphore are.
@@ -85,7 +85,7 @@ func (s *Permits) look(ctx context.Context, e *session.Epoch) (semSight, error) 
 		return semSight{}, err
 	}
 	if node.Stat.Czxid == 0 {
-		sight.store = nil // store the number at the next look, when the node exists
+		sight.store = nil // the node does not exist yet: store the number when the next look() finds it
 	}
 	names, err := children.Wait(ctx)
 	if errors.Is(err, zk.ErrNoNode) {

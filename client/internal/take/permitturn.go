@@ -22,8 +22,8 @@ type permitting struct {
 	e        *session.Epoch
 	a        *attempt
 	n        int
-	sight    semSight // the result of the last look
-	used     []string // the permits in use at that look
+	sight    semSight // what the last call of look() found
+	used     []string // the permits in use when they were last listed
 	skip     int      // how many free numbers this attempt leaves to others
 	unstored bool     // the client may make the nodes, but not store the number of permits
 }
@@ -42,7 +42,7 @@ func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]session.Made, 
 	case mayNotStore(err, nodes):
 		p.unstored = true
 		return nil, nil
-	case errors.Is(err, zk.ErrBadVersion): // another client stored a number
+	case errors.Is(err, zk.ErrBadVersion): // another client stored a number, so look again
 		return nil, nil
 	}
 	return made, err
@@ -138,7 +138,7 @@ type permitTry struct {
 	permitting
 	before zk.Names // the queue, before the permits were made
 	tries  int
-	taken  int // how often another client took the numbers first
+	taken  int // how often another client took the chosen numbers first
 }
 
 // tryAgain bounds how often permitTry begins again because another contender is in the queue.
@@ -198,7 +198,7 @@ func (t *permitTry) act(ctx context.Context, step turns.Step) (*hold.Grant, erro
 	}
 	if verdict == turns.PermitsTaken && t.taken < takenAgain {
 		t.taken++
-		// Otherwise all calls that came too late would choose the lowest free numbers again.
+		// Choose numbers at random. Otherwise all calls that came too late would again choose the lowest free ones.
 		t.skip = rand.IntN(t.sight.limit)
 		return nil, nil
 	}

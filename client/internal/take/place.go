@@ -20,8 +20,8 @@ func (w *waiter) lookOwn(ctx context.Context) error {
 	return w.saw(s, err, since)
 }
 
-// saw() records what a look at the waiter's own node has found. The argument `since` is the number of the
-// connection that was used.
+// saw() records what See() has found out about the waiter's own node. The argument `since` is the number of
+// the connection that was used.
 func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -29,11 +29,11 @@ func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	case err != nil:
 		return err
 	case s.Listed:
-		// the own node was only in the directory's list, so this watch is on the directory
+		// The own node was only in the directory's list, so this watch is on the directory.
 		w.own, w.since = s.Watch, since
 		return nil
 	case s.Stat.EphemeralOwner != w.e.ID():
-		return w.displaced() // another client made a node of that name
+		return w.displaced() // another client made a node of the same name
 	}
 	w.own, w.since = s.Watch, since
 	if r, ok := recipe.RevocationIn(s.Data); ok {
@@ -52,8 +52,8 @@ func (w *waiter) watchOwn(ctx context.Context) error {
 }
 
 // stays() reports whether the waiter's own node has been there since its watch was set. After a reconnect,
-// the server may report the end of the awaited node before the end of the own node. In that case stays()
-// returns false, and the waiter must list the directory.
+// the server may report first that the awaited node is gone, and only then that the own node is gone. So
+// stays() returns false after a reconnect, and the waiter must list the directory.
 func (w *waiter) stays() bool {
 	return w.own != nil && !session.IsClosed(w.own.Fired()) && w.since == w.c.Keeper.Connections()
 }

@@ -73,8 +73,8 @@ func TestLookAtTheOwnNode(t *testing.T) {
 	must.That(t, ok, "the place is not lost with the session")
 }
 
-// inOrder() sorts a few contenders in the order of the queue. After a downgrade, another node takes the place
-// of a writer's node. So their ends are final only if all of them are readers.
+// inOrder() sorts a few contenders in the order of the queue. If all of them are readers, their ends are
+// final. A writer's end is not, because a downgrade puts another node in the place of the writer's node.
 func TestFewContendersInOrder(t *testing.T) {
 	t.Parallel()
 	q := queue{turns.Rule{Layout: recipe.LayoutCurator, Kind: recipe.RoleWrite, RW: true}}
@@ -158,7 +158,7 @@ func TestWhenAWaiterLooksAtItsOwnNode(t *testing.T) {
 	}
 }
 
-// The number of remembered turn lengths is bounded.
+// A client remembers the lengths of turns for a bounded number of queues.
 func TestPacesAreBounded(t *testing.T) {
 	t.Parallel()
 	var p paces

@@ -53,7 +53,8 @@ func (w *policyWaiter) reads() bool { return w.a.Mode == fence.Shared }
 // compete() decides and acts until the lock is held.
 func (w *policyWaiter) compete(ctx context.Context) (*hold.Grant, error) {
 	if !w.reads() && !w.a.Try {
-		// A writer needs its place before anything can be decided.
+		// A writer cannot decide anything before it has a place in the queue. So read the record, and make the
+		// place.
 		if err := w.dir.read(ctx, w.a.Terms); err != nil {
 			return nil, err
 		}
@@ -87,7 +88,7 @@ func (w *policyWaiter) next(ctx context.Context) (turns.Step, error) {
 
 // look() reads the record and then the list. It does not read the record again if it has just read it, or if
 // the record says that this attempt has closed the door. This is safe: the list is newer than the record in
-// any case, and if the record has changed, the server refuses the decision.
+// any case, and if the record has changed, the server refuses the transaction that follows from the decision.
 func (w *policyWaiter) look(ctx context.Context) error {
 	known := w.dir.fresh && (w.entered || w.dir.rec.Mark() == w.mark())
 	w.entered = false
@@ -274,7 +275,7 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 		done = append(done, w.e.Reap(w.Path))
 	}
 	if w.closed && w.a.Terms.LockDelay > 0 {
-		// Without its owner's node, the mark would look like the mark of a dead holder.
+		// Without its owner's node, the mark would look like the mark of a dead holder. So take it back.
 		done = append(done, w.dir.reopen(w.mark()))
 	}
 	if wait {
@@ -287,7 +288,7 @@ func (w *policyWaiter) untilOverdue() time.Duration {
 	return w.dir.rec.WriterBound() - time.Since(w.born)
 }
 
-// awaitStep waits for the event that the decision names. After it the contender looks again; an event alone
+// awaitStep waits for the event that the decision names. Then the contender looks again, so the event alone
 // grants nothing.
 func (w *policyWaiter) awaitStep(ctx context.Context, step turns.Step) error {
 	var also wakers

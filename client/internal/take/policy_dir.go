@@ -84,9 +84,9 @@ func (d *policyDir) view(policy recipe.Policy) *turns.PolicyView {
 }
 
 // same() reports, after a grant, whether the directory is still the one that the contender looked at. If a
-// directory is removed and made again, its version numbers start again, so the grant's check may have passed
-// with another record. If the watch on the record has not fired, no request is needed: its event would have
-// come before the grant's reply.
+// directory is removed and made again, its version numbers start again, so the server may have checked the
+// version of another record. If the watch on the record has not fired, no request is needed: its event would
+// have come before the grant's reply.
 func (d *policyDir) same(ctx context.Context) (bool, error) {
 	if d.watch != nil && !session.IsClosed(d.watch.Fired()) {
 		return true, nil
@@ -106,8 +106,8 @@ func (d *policyDir) setOps(rec recipe.Record) []zk.Op {
 	return ops
 }
 
-// claim() returns the operations that make a transaction depend on the record seen. If there is no record
-// yet, they write it.
+// claim() returns the operations that make a transaction depend on the record that the contender has seen. If
+// there is no record yet, the operations write it.
 func (d *policyDir) claim() []zk.Op {
 	if !d.unmade {
 		return []zk.Op{zk.Check{Path: d.path, Version: d.ver}}
@@ -124,8 +124,8 @@ func (d *policyDir) claimed() {
 	}
 }
 
-// set() writes the record at the version seen. If the record has changed since then, or may have changed,
-// set() returns no error, but sets the field `fresh` to false.
+// set() writes the record if it still has the version that the contender has seen. If the record has changed,
+// or may have changed, set() returns no error, but sets the field `fresh` to false.
 func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	var st zk.Stat
 	var err error
@@ -152,8 +152,8 @@ func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	return err
 }
 
-// setDoor changes the mark. If ctx ends, setDoor does not take back a request under way, because the mark of
-// an attempt that is over is stale.
+// setDoor changes the mark of the door. If ctx ends, setDoor does not take back a request under way: the
+// attempt is over then, and its mark is stale.
 func (d *policyDir) setDoor(ctx context.Context, g recipe.Door) error {
 	return d.set(ctx, d.rec.WithDoor(g))
 }

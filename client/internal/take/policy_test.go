@@ -35,7 +35,7 @@ func decides(t *testing.T, w *policyWaiter, want turns.Do) {
 	expect.Equal(t, step.Do, want, "what it does, try %v", w.a.Try)
 }
 
-// A contender that cannot have the lock at once takes a place in the queue; a try is refused.
+// A contender that cannot have the lock at once takes a place in the queue, or is refused if it may not wait.
 func TestDecisionsOfATry(t *testing.T) {
 	t.Parallel()
 	other, another := newNodeID(8), newNodeID(9)
@@ -45,7 +45,7 @@ func TestDecisionsOfATry(t *testing.T) {
 	for name, x := range map[string]struct {
 		mode      fence.Mode
 		nodes     []recipe.PolicyNode
-		wait, try turns.Do // what a waiter and a try must do; 0: it is refused
+		wait, try turns.Do // what a contender does if it may wait, and if it may not; 0: it is refused
 	}{
 		"reader, free":           {fence.Shared, nil, turns.Grant, turns.Grant},
 		"reader, read":           {fence.Shared, []recipe.PolicyNode{reader}, turns.Grant, turns.Grant},
@@ -63,7 +63,8 @@ func TestDecisionsOfATry(t *testing.T) {
 	}
 }
 
-// A writer with a place in the queue closes the door, holds the lock, or waits; a try does not wait.
+// A writer with a place in the queue closes the door, holds the lock, or waits. If it may not wait, it is
+// refused instead.
 func TestDecisionsOfAQueuedWriter(t *testing.T) {
 	t.Parallel()
 	other := newNodeID(8)
@@ -118,7 +119,8 @@ func TestDecisionOfAnOverdueWriter(t *testing.T) {
 	}
 }
 
-// If the lock has a delay, the mark of a dead writer delays a grant, and makes a try fail.
+// If the lock has a delay, the mark of a dead writer delays the next grant. A contender that may not wait is
+// refused instead.
 func TestDelayAfterADeadWriter(t *testing.T) {
 	t.Parallel()
 	other := newNodeID(8)
@@ -151,7 +153,7 @@ func TestDelayAfterADeadWriter(t *testing.T) {
 			w.dir.rec.Dead, w.queued = true, true
 			w.dir.stamp, w.Stat.Ctime, w.born = 1_000, 1_000, time.Now()
 			if name == "over" {
-				w.Stat.Ctime = 61_000 // the node is a minute younger than the mark
+				w.Stat.Ctime = 61_000 // the contender's node was made a minute after the mark, so the delay is over
 			}
 			if x.wait && !try {
 				continue // this contender waits for events of a server, which the test does not have

@@ -94,9 +94,9 @@ type waiter struct {
 
 	q    queue
 	id   recipe.ID        // id of the waiter's own node
-	self recipe.Contender // the contender that the name of the waiter's own node describes
+	self recipe.Contender // the waiter itself, as the name of its node describes it
 
-	asked     session.Reading // the time before the client asked the server for the place
+	asked     session.Reading // a time just before the client asked the server for the place
 	made      uint64          // the number of the connection on which the place was requested
 	waited    bool            // the contender had to wait for another one
 	late      bool            // the grant may have come some time after the request for the place
@@ -205,9 +205,9 @@ func inOrder(few []recipe.Contender) []string {
 	return names
 }
 
-// awaitFew waits until the few contenders ahead are gone. None of them leaves another node in its place. If
-// `free` is true, the waiter's own node was certainly there all the time, so no contender is ahead. Otherwise
-// the waiter must list again.
+// awaitFew waits until the few contenders ahead are gone. Call it only if none of them leaves another node in
+// its place. If `free` is true, the waiter's own node was certainly there all the time, so no contender is
+// ahead. Otherwise the waiter must list again.
 func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err error) {
 	for _, name := range slices.Backward(few) {
 		w.watchesOwn = true
@@ -237,7 +237,7 @@ func ownWatchIn(timeout time.Duration, ahead int) time.Duration {
 	return max(hold.OwnWatch, min(hold.OwnWatch+time.Duration(ahead-1)*ownWatchEach, timeout))
 }
 
-// wakers are other signals that end a wait for a node; each may be nil.
+// wakers are further signals that end a wait for a node; each may be nil.
 type wakers struct {
 	timer <-chan time.Time
 	fired <-chan struct{}

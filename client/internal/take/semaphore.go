@@ -80,7 +80,7 @@ func (s *Permits) compete(ctx context.Context, e *session.Epoch, a *attempt, n i
 	// could find it held.
 	s.c.GiveBack(turn)
 	if err == nil {
-		a.leave() // permits are granted: only the queue needs the turn in this process
+		a.leave() // the permits are granted, and only the queue needs the turn in this process
 	}
 	return g, lostPlace(err)
 }

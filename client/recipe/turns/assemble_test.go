@@ -200,7 +200,7 @@ func TestWaitersOfNodesWithoutANumber(t *testing.T) {
 	}
 }
 
-// The Watches everywhere(n) says that n sessions watch every path.
+// everywhere(n) is a Watches for which n sessions watch every path.
 type everywhere int
 
 func (n everywhere) Watching(int64, string) (watching, known bool) { return true, true }

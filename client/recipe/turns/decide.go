@@ -6,8 +6,9 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// kin is a group of contenders of a directory that see each other. As a rule it is all contenders of one
-// layout. If the program of one of them does not look at all the others, the layout has several groups.
+// kin is a group of contenders in one directory. All contenders of a group see each other. Usually all
+// contenders of a layout are one group. The layout has several groups if the program of one contender does
+// not look at all the others.
 type kin struct {
 	layout recipe.Layout
 	list   []item
@@ -184,9 +185,9 @@ func decideQueue(dir string, list []item, w Watches) {
 	}
 }
 
-// downgraded() reports whether reader i holds the lock together with the writer before it. That is so if the
-// writer has the same session and holds, and the reader does not wait for the writer. A downgrade of package
-// client gives the reader the number of its writer.
+// downgraded() reports whether reader i holds the lock together with the writer before it. It does if the
+// writer holds the lock in the same session and the reader does not wait for the writer. When package client
+// downgrades a writer, the reader's node gets the number of the writer's node.
 func downgraded(dir string, list []item, i, writer int, w Watches) bool {
 	if list[i].Session != list[writer].Session || len(list[writer].e.BlockedBy) > 0 ||
 		list[i].Layout != recipe.LayoutCurator {

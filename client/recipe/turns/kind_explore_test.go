@@ -15,8 +15,9 @@ import (
 
 // The explorer of kinds runs contenders of several kinds of locks on one path through every order of their
 // steps. A contender makes its node, lists the path, looks at each rival that Use.Rivals returns, and then
-// holds, or is refused and takes its node back. A try also looks before it makes its node. The explorers of
-// queues, policies and permits test how contenders of one kind exclude each other.
+// holds, or is refused and takes its node back. A contender that may not wait also looks for rivals before it
+// makes its node. The explorers of queues, policies and permits test how contenders of one kind exclude each
+// other.
 
 // kMutation is a mistake that a client could make; the explorer must find each mistake.
 type kMutation uint8
@@ -25,15 +26,15 @@ const (
 	kRight       kMutation = iota
 	kLooksBefore           // looks for rivals only before it makes its node
 	kTrustsList            // does not look whether a rival of the list is still there
-	kStays                 // leaves its node when it is refused
+	kStays                 // is refused, but does not remove its node
 )
 
 type kPhase uint8
 
 const (
 	kIdle    kPhase = iota
-	kLooks          // a try that must list the path before it makes its node
-	kPeers          // a try that looks at the rivals of its list
+	kLooks          // may not wait, so it must list the path before it makes its node
+	kPeers          // may not wait, and looks at the rivals of its list
 	kMakes          // may make its node
 	kMade           // has made its node
 	kListed         // looks at the rivals of its list
@@ -58,7 +59,7 @@ type kState struct {
 
 type kExplorer struct {
 	uses     []Use
-	tries    uint8 // the contenders that do not wait, as bits
+	tries    uint8 // the contenders that may not wait, as bits
 	mutation kMutation
 	held     bool // a contender was granted in some state
 }
@@ -202,8 +203,8 @@ func (x *kExplorer) explore() (int, error) {
 	return 0, nil
 }
 
-// kCases calls f with every mixture of up to three kinds, where some, all or none of the contenders are
-// tries.
+// kCases calls f with every mixture of up to three kinds. The contenders whose bits are set in `tries` may
+// not wait: all of them, some or none.
 func kCases(f func(uses []Use, tries uint8)) {
 	kinds := []Use{UseQueue, UsePolicy, UsePermits, UseBarePermits}
 	for i, a := range kinds {

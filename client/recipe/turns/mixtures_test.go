@@ -29,7 +29,7 @@ var sorts = []struct{ name, head string }{
 	{"write with its host", recipe.NodeName(recipe.LayoutHost, recipe.RoleWrite, recipe.NewID(1, 8), "h")},
 }
 
-// ruleOf is the rule of a queue of package client for a contender in a role.
+// ruleOf returns the rule of a queue with layout l for a contender with role k.
 func ruleOf(l recipe.Layout, k recipe.Role) Rule {
 	return Rule{Layout: l, Kind: k, RW: k.Family() == recipe.FamilyReadWrite}
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // DecidePermits decides for a contender that wants `n` permits while `used` permits are taken: grant, or wait
-// for a release. The head of the queue calls it. A try calls it before it makes a node.
+// for a release. The head of the queue calls it. A contender that may not wait calls it before it makes a
+// node.
 func DecidePermits(limit, used, n int) (Do, error) {
 	switch {
 	case n > limit:
@@ -19,7 +20,7 @@ func DecidePermits(limit, used, n int) (Do, error) {
 	return Wait, nil
 }
 
-// PermitVerdict is the verdict on the permits that a try has made.
+// PermitVerdict is the verdict on permits that were made without a place in the semaphore's queue.
 type PermitVerdict uint8
 
 const (
@@ -29,9 +30,9 @@ const (
 	PermitsTaken  // another permit has one of the numbers
 )
 
-// TryPermits decides about a try that has made its permits, `own`, without a place in the semaphore's queue.
-// After that the try listed the queue, which had `queued` contenders, and then the permits. The argument
-// `quiet` says that the queue has not changed since before the try made its permits.
+// TryPermits decides about a try: a call that may not wait and has no place in the semaphore's queue. The try
+// has made its permits, `own`. Then it has listed the queue, which had `queued` contenders, and after that
+// the permits. If `quiet` is set, the queue has not changed since a time before the try made its permits.
 //
 // The head of the queue may count the permits before it makes its own, as release 0.1.0 does. Then the head
 // may not see the permits of the try. So no try is granted while the queue has a contender. If a head left
@@ -80,8 +81,8 @@ func TryPermits(limit int, permits, own []string, queued int, quiet bool) Permit
 // that n numbers remain. There are enough numbers if DecidePermits has granted n permits.
 //
 // The transaction that makes the permits writes the numbers into their names. The head of the queue makes its
-// permits only while its place exists, so no other head chooses the same numbers. A try learns from
-// TryPermits whether another permit has its number.
+// permits only while its place exists, so no other head chooses the same numbers. A contender without a place
+// learns from TryPermits whether another permit has its number.
 func FreeSlots(limit int, permits []string, n, skip int) []int {
 	spare := limit - len(permits) - n
 	if spare < 0 {

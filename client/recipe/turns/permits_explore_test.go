@@ -13,10 +13,10 @@ import (
 	"github.com/zlockd/zlockd/test/race"
 )
 
-// The explorer of permits runs the contenders of a semaphore through every order of their steps: tries, heads
-// of the queue that count first and make their permits then, and heads of Curator's recipe, which make their
-// permit first. At any time a session may end, another client may remove a place in the queue, and the
-// number of permits may change.
+// The explorer of permits runs the contenders of a semaphore through every order of their steps. There are
+// contenders without a place in the queue, heads of the queue that first count and then make their permits,
+// and heads of Curator's recipe, which make their permit first. At any time a session may end, another client
+// may remove a place in the queue, and the number of permits may change.
 
 // pKind is how a contender takes permits.
 type pKind uint8
@@ -36,15 +36,15 @@ type pMutation uint8
 const (
 	pRight       pMutation = iota
 	pNoCheck               // a head makes its permits although its place is gone
-	pBelieves              // a try holds what it has made, whatever others have
-	pStays                 // a try that is refused leaves its permits
+	pBelieves              // a contender without a place holds what it has made, whatever others have
+	pStays                 // a contender without a place is refused, but keeps its permits
 	pHeadRemains           // a head that has its permits stays in the queue
 )
 
 type pContender struct {
 	kind    pKind
 	wants   int
-	again   int // how often a try takes other numbers
+	again   int // how often the contender chooses other numbers, if it has no place
 	step    int
 	slots   []int // the numbers that the client chose
 	before  int   // how often the queue had changed when the client made its permits
@@ -153,7 +153,7 @@ func (x *pExplorer) step(s *pState, i int) bool {
 		case c.kind == pCurator && len(s.permits) > s.limit:
 			return false
 		case c.kind == pCurator:
-		case !first && x.mutation != pNoCheck: // the transaction fails
+		case !first && x.mutation != pNoCheck: // the head's place is gone, so the transaction fails
 			c.step, c.moved = 0, true
 			return true
 		default:
@@ -173,7 +173,7 @@ func (x *pExplorer) step(s *pState, i int) bool {
 	return true
 }
 
-// try() does the next step of a contender that tries.
+// try() does the next step of a contender without a place in the queue.
 func (x *pExplorer) try(s *pState, i int) bool {
 	c := &s.who[i]
 	switch c.step {
@@ -370,7 +370,7 @@ func pCases(f func(name string, s pState, all int)) {
 				s.takes = 1
 			case "more permits":
 				s.other = x.limit + 1
-				all = 0 // not in every mixture do the contenders want so many
+				all = 0 // in some mixtures the contenders want fewer permits, so `all` is not checked
 			case "fewer permits":
 				s.other = x.limit - 1
 			}

@@ -14,8 +14,8 @@ type PolicyView struct {
 	Policy recipe.Policy
 	Door   recipe.Door
 	Nodes  []recipe.PolicyNode
-	// Overdue says that the contender is a writer that has waited longer than the bound. Under PolicyReader this
-	// writer closes the door, so that readers no longer overtake it.
+	// Overdue says that the contender is a writer that has waited longer than readers may overtake it. Under
+	// PolicyReader this writer closes the door, so that readers no longer overtake it.
 	Overdue bool
 }
 
@@ -114,8 +114,8 @@ func DecideRead(v *PolicyView, id recipe.ID, queued bool) Step {
 	case !queued:
 		return Step{Do: Enqueue}
 	case owner != nil:
-		// An upgrader's door, and any door under PolicyReader, may open again while its owner's node exists. So
-		// the reader also waits for a change of the record.
+		// The door may open again although the node of its owner still exists: under PolicyReader, or if the owner
+		// gives up its upgrade. So the reader also waits for a change of the record.
 		s := waitOn(owner)
 		s.Data = v.Door.Kind == recipe.DoorUpgrade || v.Policy == recipe.PolicyReader
 		return s
@@ -170,8 +170,8 @@ func drain(v *PolicyView, id recipe.ID) Step {
 	case hold == nil:
 		return Step{Do: Grant}
 	case v.Policy == recipe.PolicyReader && !v.fair() && hold.Kind == recipe.HoldRead:
-		// Readers have precedence, and a reader got the lock after this writer's look and before it closed
-		// the door. So open the door again and wait for that reader.
+		// A reader got the lock just before this writer closed the door, and under this policy readers go first. So
+		// open the door again and wait for that reader.
 		return Step{Do: ReopenDoor}
 	default:
 		return waitOn(hold)
@@ -179,7 +179,8 @@ func drain(v *PolicyView, id recipe.ID) Step {
 }
 
 // DecideUpgrade decides for a reader that wants to become the writer, ahead of all waiters. It takes the door
-// over from a queued writer that does not hold yet: that writer's own grant then fails at the version check.
+// over from a queued writer that does not hold the lock yet. The grant of that writer then fails, because the
+// version of the record has changed.
 func DecideUpgrade(v *PolicyView, id recipe.ID) Step {
 	if v.find(id, recipe.HoldRead) == nil {
 		return Step{Do: Removed}

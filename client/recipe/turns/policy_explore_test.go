@@ -23,7 +23,7 @@ type explorer struct {
 	m      xModel
 	ids    map[xState]int32
 	states []xState
-	from   [][2]int32 // edges: each has a state, and a state from which a step leads to it
+	from   [][2]int32 // edges: a step leads from the second state to the first
 	nodes  [3 * xPerClient]recipe.PolicyNode
 	view   []recipe.PolicyNode
 	fault  error // the first fault of a step
@@ -376,7 +376,8 @@ func xModels(f func(xModel)) {
 				for _, policy := range []recipe.Policy{recipe.PolicyFair, recipe.PolicyReader, recipe.PolicyWriter} {
 					for _, requeue := range []bool{false, true} {
 						if requeue && r >= xTryRead {
-							continue // a try whose place is removed takes a new one, as others do
+							// Skip contenders that may not wait: they take a new place when theirs is removed, as the others do.
+							continue
 						}
 						f(xModel{policy: policy, programs: [3]xProgram{p, q, r}, requeue: requeue})
 						if policy == recipe.PolicyReader {
@@ -410,7 +411,7 @@ func TestPolicyExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
 }
 
 // The explorer must find each fault that is built into the protocol. Otherwise it proves nothing about the
-// right protocol.
+// correct protocol.
 func TestPolicyExplorerFindsEachMutation(t *testing.T) {
 	race.Alone(t)
 	for name, tc := range map[string]struct {

@@ -43,10 +43,11 @@ const (
 	xListBeforeRecord
 	xNoQueueCheck // the write grant does not check the queue node
 	xNoDataWatch
-	xStays // a refused try leaves its place in the queue
+	xStays // a contender that may not wait is refused, but keeps its place
 )
 
-// xGiveUp is what a refused try does; package client decides that, not a function of this package.
+// xGiveUp is what a contender does that is refused because it may not wait. Package client decides that, not
+// a function of this package.
 const xGiveUp Do = 100
 
 // The stages of a client.
@@ -94,7 +95,7 @@ type xClient struct {
 type xState struct {
 	nodes   uint32
 	order   [6]uint8 // queue nodes, in the order of their creation
-	door    uint8    // the mark, as xDoor packs it
+	door    uint8    // the mark of the door, packed by xDoor
 	overdue bool
 	faulted bool
 	c       [3]xClient
@@ -107,7 +108,7 @@ func xDoor(kind recipe.DoorKind, client int, attempt uint8) uint8 {
 
 type xModel struct {
 	policy   recipe.Policy
-	bounded  bool // policy reader: writers may become overdue at any moment
+	bounded  bool // with PolicyReader, writers may become overdue at any moment
 	programs [3]xProgram
 	mutation xMutation
 	requeue  bool // an operator removes places, and no client crashes

@@ -70,7 +70,7 @@ func (p *policyLook) place(it *item) {
 	switch hold := p.holds[it.ID]; {
 	case it.Hold:
 	case hold != nil:
-		it.Kind = recipe.RoleMember // a holding writer keeps its place in the queue
+		it.Kind = recipe.RoleMember // the contender is no waiter: a writer keeps its queue node while it holds
 		hold.e.Place = it.Node.Name
 	case it.Kind == recipe.RoleWrite:
 		p.lastWriter = it.Node.Name

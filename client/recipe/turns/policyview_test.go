@@ -55,8 +55,7 @@ func lookAt(v PolicyView) recipe.Queue {
 	return Assemble([]*Dir{d}, nil)[0]
 }
 
-// decision() returns the step at which a contender waits or is granted. Until then the contender acts on
-// fresh lists.
+// decision() lets a contender act on fresh lists until it waits or is granted. It returns this last step.
 func decision(v PolicyView, id recipe.ID) Step {
 	for range 3 {
 		var s Step
@@ -121,7 +120,7 @@ func compareView(t *testing.T, v PolicyView) (waits int) {
 			left := decision(without(v, func(id recipe.ID) bool { return first[id] }), own)
 			overtaken := v.Door.Kind == recipe.DoorWrite || v.Policy == recipe.PolicyReader
 			if overtaken && left.Do == Wait && !left.On.Kind.Hold() {
-				continue // a contender that is not first closed the door, or readers overtake
+				continue // allowed: a contender that need not go first has closed the door, or readers overtake
 			}
 			must.Equal(t, fmt.Sprint(left.Do), fmt.Sprint(Grant), "%+v: %s, without %v, does", v, e.Node,
 				e.BlockedBy)

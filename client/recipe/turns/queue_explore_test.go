@@ -41,7 +41,7 @@ const (
 	qListsFirst            // acts on a list that is older than its node
 	qWatchesLate           // waits for a node that was gone before the watch was set
 	qSeesAFew              // overlooks all but the last contender ahead
-	qStays                 // a try that is refused leaves its node
+	qStays                 // a contender that is refused does not remove its node
 	qMutations
 )
 
@@ -56,7 +56,7 @@ const (
 	qReads          // holds the lock that it has downgraded
 	qEnded          // the client gave the lock back, died, or saw that its node was removed
 	qWatches        // found out whom to wait for, and must still set the watch
-	qLooks          // a try that has listed before it makes its node
+	qLooks          // has listed before it makes its node, because it may not wait
 )
 
 // The node of contender i is bit i of a set. The read node that takes its place is bit i+4.
@@ -264,7 +264,7 @@ func qCases(f func([]qProgram)) {
 		p.name, p.downgrades = p.name+" that downgrades", true
 		return p
 	}
-	n := 0 // number of groups with a try; -short takes only some of them
+	n := 0 // number of groups with a contender that may not wait; -short takes only some of them
 	try := func(p qProgram) qProgram {
 		p.name, p.tries = "try of a "+p.name, true
 		return p

@@ -28,7 +28,8 @@ func (q Rule) member(name string) (c recipe.Contender, guest, ok bool, err error
 	c, layout, ok := recipe.ParseName(name)
 	switch {
 	case recipe.IsPolicyNode(name):
-		return c, false, false, notOf(name, q.Layout) // the contender may hold, but sees only nodes of its own kind
+		// a contender with a policy may hold the lock without seeing this queue
+		return c, false, false, notOf(name, q.Layout)
 	case !ok || c.Kind == recipe.RoleLease:
 		return c, false, false, nil
 	case layout == q.Layout:
@@ -52,7 +53,7 @@ func (q Rule) EndIsFinal(c recipe.Contender) bool {
 }
 
 // EndsAreFinal reports whether few contenders are ahead and none of them is replaced when it goes. Then the
-// contender behind them has its turn once each is gone, if its own node still exists.
+// contender after them has its turn once all of them are gone, if its own node still exists.
 func (q Rule) EndsAreFinal(few []recipe.Contender) bool {
 	return len(few) > 0 && !slices.ContainsFunc(few, func(c recipe.Contender) bool { return !q.EndIsFinal(c) })
 }
@@ -115,6 +116,6 @@ func (s *census) oneFamily(q Rule) error {
 	return nil
 }
 
-// maxForeignSeq is a million less than the last number for which clients that compare text agree with this
-// package's order. The million is for nodes that are being created.
+// maxForeignSeq is a million less than the last number up to which clients that compare names as text order
+// contenders as this package does. The million leaves room for nodes that are being created.
 const maxForeignSeq = math.MaxInt32 - 1_000_000

@@ -219,7 +219,7 @@ func (s *script) step(a *actor) Step {
 	return DecideWrite(&v, a.id)
 }
 
-// decide() lets a contender act on fresh looks until it holds or waits.
+// decide() lets a contender act on fresh lists until it holds or waits.
 func (s *script) decide(a *actor) {
 	for range 5 {
 		switch step := s.step(a); step.Do {

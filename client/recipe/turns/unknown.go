@@ -32,7 +32,7 @@ func plainLock(dir string, list []item, w Watches) bool {
 
 // someWatchers bounds how many watching sessions of one node count as waiters. allWatchers bounds how many of
 // them become entries, over all locks; the others count only in Total. The server charges a session for its
-// watches, but an entry takes several times as much memory.
+// watches, but not for entries, which take several times as much memory.
 const (
 	someWatchers = 200
 	allWatchers  = 10_000

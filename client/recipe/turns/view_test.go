@@ -35,7 +35,8 @@ func dirOf(path string, nodes ...recipe.Node) *Dir {
 	return &Dir{Path: path, Nodes: nodes, Total: len(nodes)}
 }
 
-// A reader holds together with the writer before it if the reader is that writer's downgrade.
+// A reader holds the lock together with the writer before it if the reader's node comes from a downgrade of
+// that writer.
 func TestReaderBesideItsWriter(t *testing.T) {
 	node := func(l recipe.Layout, k recipe.Role, session int64, seq int) recipe.Node {
 		name := recipe.NodeName(l, k, recipe.NewID(session, 5), "h") + fmt.Sprintf("%010d", seq)

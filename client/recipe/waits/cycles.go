@@ -15,7 +15,7 @@ type search struct {
 	locks    []recipe.Queue
 	parties  []member
 	sessions map[recipe.Session]int32
-	tasks    map[uint64]int32 // party of each task, by a hash of its name, because clients choose it
+	tasks    map[uint64]int32 // parties by a seeded hash of the task's name: clients choose the names
 	seed     maphash.Seed
 	sets     []blockers
 	list     []wait

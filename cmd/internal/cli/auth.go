@@ -8,9 +8,9 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// ReadAuth reads a file with one SCHEME:SECRET per line and skips empty lines and lines that
-// begin with #. It also reports whether other users can read the file. No error repeats a
-// line, because the line may be the secret.
+// ReadAuth reads a file of identities, one SCHEME:SECRET in a line. It skips empty lines and lines that begin
+// with #. `exposed` reports whether other users can read the file. Errors never contain a line of the file,
+// because it may be a secret.
 func ReadAuth(path string) (list []zk.Auth, exposed bool, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -15,16 +15,17 @@ type Program[C any] struct {
 	About    string   // paragraphs for the manual
 	Examples string
 	Notes    string // text at the end of the help
-	See      string // other manual pages
+	See      string // other manual pages to which the program's page refers
 	Exits    []Meaning
 	Commands []*Command[C]
-	// Groups are the flags of the program without a command.
+	// Groups are the program's own flags: those that it takes without a command.
 	Groups func() []Group
 	// Details describe some of the flags for the manual; the help omits these texts.
 	Details map[string]string
-	// OtherCommands and OtherFlags map the words of other programs to the words of this one.
+	// OtherCommands and OtherFlags map names that other programs use for a command or flag to the name here.
 	OtherCommands, OtherFlags map[string]string
-	// Run makes a value of type C from the call, and calls the function with it.
+	// Run prepares what a command needs, a C, from the call. It passes that to the function, which runs the
+	// command.
 	Run func(*Call, func(C) error) error
 	// Plain runs the program without a command. If it is nil, a command is needed.
 	Plain func(args []string) int
@@ -32,9 +33,9 @@ type Program[C any] struct {
 	Names func(flags *pflag.FlagSet, dir string) []string
 	// Pages are further manual pages, by name and section.
 	Pages map[string]func(io.Writer)
-	// Clean makes text from other programs harmless before it is shown in a message.
+	// Clean makes text from other programs harmless, for example for the terminal, before a message shows it.
 	Clean          func(string) string
-	Usage, Failed  int // exit codes
+	Usage, Failed  int // exit codes for a mistake in the command line, and for another failure
 	Stdout, Stderr io.Writer
 }
 
@@ -51,11 +52,12 @@ type Command[C any] struct {
 	Words []string
 	// Least and Most bound the number of operands; Most is -1 without a limit.
 	Least, Most int
-	// Runs says that the words after -- are a program to run, not operands.
+	// Runs says that the words after -- are a command line to run, and not operands.
 	Runs bool
-	// Prints are the objects that the command prints with -o json, if the program itself makes them.
+	// Prints has an object of each type that the command prints with -o json. It is empty if the command only
+	// passes on what a server sends.
 	Prints []any
-	// ProgramFlags says that the command takes the program's own flags, and Setup adds none.
+	// ProgramFlags says that the command takes the same flags as the program itself. Then Setup adds no others.
 	ProgramFlags bool
 	// Setup adds the command's flags to the set and returns the function that runs the command.
 	Setup func(*pflag.FlagSet) func(C) error

@@ -30,9 +30,9 @@ For fish:  PROGRAM completion fish > ~/.config/fish/completions/PROGRAM.fish`, "
 	}
 }
 
-// The scripts ask the program itself for the candidates, so they always offer its present commands. Each
-// candidate is a word and, after a tab, its meaning. If the program fails, the shell completes the name of a
-// file.
+// The scripts for completion. A script asks the program itself for the candidates, so it always offers the
+// commands that the program has now. Each candidate is a word and, after a tab, its meaning. If the program
+// returns an error, the shell completes the name of a file instead.
 var completionScripts = map[string]string{
 	"bash": `_PROGRAM() {
 	local IFS=$'\n' i found
@@ -96,7 +96,7 @@ func (p *Program[C]) candidates(words []string) (list []Meaning, ok bool) {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	last := strings.TrimPrefix(words[len(words)-1], "=") // bash treats = as a word
+	last := strings.TrimPrefix(words[len(words)-1], "=") // in --flag=value, bash passes = as a word of its own
 	before := slices.DeleteFunc(slices.Clone(words[:len(words)-1]), func(w string) bool { return w == "=" })
 	fs, c := p.flags(), (*Command[C])(nil)
 	if len(before) > 0 {
@@ -133,7 +133,7 @@ func (p *Program[C]) candidates(words []string) (list []Meaning, ok bool) {
 	return list, true
 }
 
-// pendingFlag returns the flag whose value is the next word.
+// pendingFlag returns the flag that still needs its value, which is the word that the user completes.
 func pendingFlag(fs *pflag.FlagSet, words []string) *pflag.Flag {
 	if len(words) == 0 {
 		return nil
@@ -152,7 +152,8 @@ func pendingFlag(fs *pflag.FlagSet, words []string) *pflag.Flag {
 	return f
 }
 
-// flagValues lists the values of a flag that has a fixed set of values.
+// flagValues lists the values of a flag, if its value is one of a fixed set. `ok` is false if the value is
+// the name of a file.
 func flagValues(f *pflag.Flag, prefix, before string) (list []Meaning, ok bool) {
 	if f == nil {
 		return nil, true
@@ -176,7 +177,7 @@ func flagValues(f *pflag.Flag, prefix, before string) (list []Meaning, ok bool) 
 // operands() lists the possible operands: the command's words, or paths on the server.
 func (p *Program[C]) operands(c *Command[C], fs *pflag.FlagSet, before []string, last string) (
 	list []Meaning, ok bool) {
-	_ = fs.Parse(before) // the command itself reports mistakes when it runs
+	_ = fs.Parse(before) // ignore mistakes: the command reports them when it runs
 	if len(fs.Args()) == 0 {
 		for _, w := range c.Words {
 			if strings.HasPrefix(w, last) {

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/release"
 )
 
-// manualCommand prints the manual pages; packages install them.
+// manualCommand prints the manual pages. Packages for Linux call it to install the pages.
 func (p *Program[C]) manualCommand() *Command[C] {
 	pages := slices.Sorted(maps.Keys(p.Pages))
 	return &Command[C]{
@@ -118,7 +118,7 @@ func (m Page) List(list []Meaning) {
 	}
 }
 
-// FlagList returns flags with their detailed texts.
+// FlagList returns flags with their texts for the manual, which are longer than those of the help.
 func (p *Program[C]) FlagList(fs *pflag.FlagSet) (list []Meaning) {
 	fs.VisitAll(func(f *pflag.Flag) {
 		name, does := FlagText(f)

@@ -18,9 +18,9 @@ func AddOutput(fs *pflag.FlagSet, usage string, formats ...string) *string {
 	return &format
 }
 
-// WriteJSON writes an object on one line. Its first field "v" is the version of the documented answers. New
-// fields do not change the version; a changed or removed field does. An answer of a server already has the
-// field "v".
+// WriteJSON writes an object on one line. It adds a first field "v", the version of the documented answers,
+// unless the object comes from a server and has one already. New fields do not change the version; a changed
+// or removed field does.
 func WriteJSON(w io.Writer, object any) error {
 	b, err := json.Marshal(object)
 	if err != nil {

@@ -75,8 +75,8 @@ func (p *Program[C]) run(c *Command[C], args []string) error {
 	return run(call)
 }
 
-// FlagError describes in one sentence which flag is wrong, and why. `others` maps words of other programs to
-// flags.
+// FlagError describes in one sentence which flag is wrong, and why. `others` maps names that other programs
+// use for a flag to the flag's name here.
 func FlagError(fs *pflag.FlagSet, err error, others map[string]string) error {
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f, why := e.GetFlag(), e.Unwrap().Error()
@@ -125,7 +125,7 @@ func (p *Program[C]) Report(command string, err error) int {
 	return p.Failed
 }
 
-// complain() prints one message for each of the mistakes that err joins.
+// complain() prints one message for each mistake; err may join several.
 func (p *Program[C]) complain(command string, err error) {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range many.Unwrap() {

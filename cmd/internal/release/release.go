@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The linker sets these variables: -X github.com/zlockd/zlockd/cmd/internal/release.set=0.1.0 and -X
-// github.com/zlockd/zlockd/cmd/internal/release.built=2026-11-21T08:49:00Z
+// The linker can set these two, by the option -X github.com/zlockd/zlockd/cmd/internal/release.set=0.1.0 and
+// the option -X github.com/zlockd/zlockd/cmd/internal/release.built=2026-11-21T08:49:00Z
 var (
 	set   = ""
 	built = ""
@@ -33,7 +33,7 @@ func Version() string {
 	if v == "" {
 		v = regexp.MustCompile(`(?m)^\d\S*`).FindString(list) + "-dev"
 	}
-	// Clients can parse only letters, digits, dots and dashes.
+	// Replace other characters: some clients can parse a version only of letters, digits, dots and dashes.
 	return regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(strings.TrimPrefix(v, "v"), ".")
 }
 
@@ -47,8 +47,8 @@ func moduleVersion() string {
 	return info.Main.Version
 }
 
-// Built returns when the program was built: the time that the linker set. Without that, it returns the time
-// of the commit, or else the time of the executable's file.
+// Built returns when the program was built. If the linker did not set that time, it returns the time of the
+// commit, or else the time of the executable's file.
 func Built() time.Time {
 	if t, err := time.Parse(time.RFC3339, built); err == nil {
 		return t

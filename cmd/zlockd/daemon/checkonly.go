@@ -55,7 +55,7 @@ func (d *daemon) checkOnly(args []string) error {
 			s.Fault("--audit-log: %w", err)
 		}
 	}
-	// Go has already raised the soft limit to the hard limit.
+	// This is the hard limit: Go raises the soft limit to it when a program starts.
 	if limit := machine.MaxOpenFiles(); limit >= 0 && limit < fewFiles {
 		s.Note("", "this process may open only %d files, and each client needs one: raise the limit (LimitNOFILE, "+
 			"ulimit -Hn)", limit)
@@ -73,5 +73,5 @@ func (d *daemon) checkOnly(args []string) error {
 	return nil
 }
 
-// fewFiles is the limit of open files below which zlockd check adds a note.
+// fewFiles is how many open files zlockd check finds too few, so that it adds a note.
 const fewFiles = 4096

@@ -10,13 +10,13 @@ import (
 	"github.com/zlockd/zlockd/server/machine"
 )
 
-// minHeap is the smallest heap at which a collection begins. With GOGC alone the runtime would
-// collect a heap of a few megabytes many times a second.
+// minHeap is the smallest heap that is collected. With the usual GOGC, the runtime would collect a heap of a
+// few megabytes many times a second.
 const minHeap = 64 << 20
 
-// gcPercent returns the value of GOGC with which the next collection begins at minHeap or later. If the
-// live heap is at least half of minHeap, the value is 100, as usual. The value 1600 raises the runtime's own
-// smallest heap from 4 MB to 64 MB.
+// gcPercent returns the value of GOGC with which the next collection begins when the heap reaches minHeap, or
+// 100 as usual if that is later. The most is 1600, because it also multiplies the runtime's own minimum of 4
+// MB, to 64 MB.
 func gcPercent(live uint64) int {
 	const least, most = 100, 1600
 	if live == 0 {
@@ -25,8 +25,8 @@ func gcPercent(live uint64) int {
 	return int(min(max(100*minHeap/live, 200)-100, most))
 }
 
-// tuneGC sets GOGC after every collection, to gcPercent() of the live heap. It does nothing if the operator
-// has set GOGC.
+// tuneGC sets GOGC to gcPercent() of the live heap, again after each collection. It does nothing if the
+// operator has set GOGC.
 func tuneGC() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -44,18 +44,18 @@ func tuneGC() {
 	runtime.SetFinalizer(sentinel(), again)
 }
 
-// sentinel() returns an object that is soon garbage. It has a block of memory of its own: a live object in
-// the same block would keep it.
+// sentinel() returns an object whose end shows that a collection has run. It shares no block of memory with
+// other objects: one that lives would keep it.
 func sentinel() *byte { return &make([]byte, 16)[0] }
 
 const (
 	idleLook  = 2 * time.Second // time between two checks by releaseIdle
-	idleAlloc = 1 << 20         // a process that allocates less between two checks is idle
+	idleAlloc = 1 << 20         // a server that has allocated less since the last check counts as idle
 	idleWorth = 8 << 20         // releaseIdle acts only if it can release more than this
 )
 
-// idleLooks returns how many checks in a row must find the server idle before releaseIdle acts. One is enough
-// if a collection takes only milliseconds.
+// idleLooks returns how many checks in a row must find the server idle before releaseIdle collects its heap.
+// One is enough for a small heap, which takes only milliseconds to collect.
 func idleLooks(live uint64) int {
 	if live <= minHeap {
 		return 1
@@ -63,9 +63,9 @@ func idleLooks(live uint64) int {
 	return 5
 }
 
-// releaseIdle returns memory to the system when the server becomes idle, so that the memory of
-// a burst, such as ten thousand clients connecting, does not stay resident. It acts once per
-// burst, because collecting a large heap is expensive.
+// releaseIdle gives memory back to the system when the server has become idle. Otherwise the memory of a
+// burst, such as ten thousand clients that connect, would stay. It does so once after each burst, because to
+// collect a large heap is expensive.
 func releaseIdle(ctx context.Context) {
 	tick := time.NewTicker(idleLook)
 	defer tick.Stop()

@@ -13,16 +13,17 @@ import (
 const (
 	logQueueBytes = 1 << 20
 	logQueueLines = 4096
-	logFlushTime  = time.Second // how long the last lines may take when the process ends
+	logFlushTime  = time.Second // at the end of the process: how long to wait until all lines are written
 )
 
-// logQueue buffers stderr. Loggers only append; one goroutine writes. If the reader of stderr stops or goes
-// away, only log lines are lost. The queue counts them, and reports them when it has room again.
+// logQueue buffers stderr. Loggers put lines into the queue and never wait; one goroutine writes them. If
+// stderr's reader stops or goes away, lines are lost, but the server continues. The queue counts the lost
+// lines, and logs their number when it can.
 type logQueue struct {
 	w     io.Writer
 	max   int64
-	log   atomic.Pointer[slog.Logger] // reports lost lines; nil: no report
-	lines chan []byte                 // an empty line asks for a signal on `flushed`
+	log   atomic.Pointer[slog.Logger] // to log how many lines were lost; nil: do not log that
+	lines chan []byte                 // for an empty line, run() signals on `flushed`
 	bytes atomic.Int64                // bytes of the queued lines and of the line being written
 	total atomic.Int64                // lost lines
 
@@ -61,7 +62,7 @@ func (q *logQueue) tellBy(log *slog.Logger) { q.log.Store(log) }
 
 // run() writes the queued lines. A write that fails loses its line.
 func (q *logQueue) run() {
-	told := int64(0) // lost lines that were reported
+	told := int64(0) // how many lost lines the log has already told of
 	for line := range q.lines {
 		if len(line) == 0 {
 			q.flushed <- struct{}{}

@@ -1,6 +1,6 @@
-// Package daemon is the program zlockd. It runs a server until a signal comes, with the settings that package
-// settings has read. It also runs the commands that need no server. There are two programs: one with Kerberos
-// and one without.
+// Package daemon is the program zlockd: it runs a server, with the settings that package settings has read,
+// until a signal comes. It also runs the commands that need no server. zlockd-kerberos is the same program
+// with Kerberos.
 package daemon
 
 import (
@@ -19,12 +19,12 @@ import (
 // Main runs zlockd with its arguments, the name of the program first, and returns the exit code. If
 // `kerberos` is nil, it refuses the options of Kerberos.
 func Main(args []string, kerberos Kerberos) int {
-	relaxTimers(args) // must come before the process handles signals
+	relaxTimers(args) // first of all: it may execute the program again, and that would lose signals
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	// zlockd continues when the reader of its output goes away.
+	// Do not end when the reader of the output goes away.
 	signal.Ignore(syscall.SIGPIPE)
 	stderr := newLogQueue(os.Stderr, logQueueBytes)
 	d := &daemon{stdout: os.Stdout, stderr: stderr, signals: signals, hangups: hangups, kerberos: kerberos,
@@ -52,7 +52,7 @@ func (d *daemon) serveWith(args []string) int {
 	}
 	d.setLevel(s)
 	log := newLogger(d.stderr, &d.level, s.LogFormat)
-	if len(s.Peers) > 1 { // name the server: operators read the logs of several servers together
+	if len(s.Peers) > 1 { // name the server in each line, as operators read several servers' logs together
 		log = log.With("server", s.ID)
 	}
 	if q, ok := d.stderr.(*logQueue); ok {
@@ -76,7 +76,7 @@ func (d *daemon) serve(args []string, s *settings.Settings, log *slog.Logger) in
 	manager := newNotifier(os.Getenv, log)
 	manager.tell("STATUS=starting")
 
-	// The start may wait for other servers, and must be interruptible.
+	// Start in another goroutine, because the start may wait for other servers, and a signal must end that wait.
 	type started struct {
 		p   process
 		err error
@@ -129,7 +129,7 @@ func (d *daemon) serve(args []string, s *settings.Settings, log *slog.Logger) in
 	}
 }
 
-// stop() shuts the server down. A second signal, or data.StopTime, cuts that short.
+// stop() shuts the server down. It gives up at a second signal, or after data.StopTime.
 func (d *daemon) stop(p process, log *slog.Logger) int {
 	ctx, cancel := context.WithTimeout(context.Background(), data.StopTime)
 	defer cancel()

@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// notifier reports the state of the server to the service manager, by the protocol of
-// sd_notify: a datagram of lines KEY=VALUE to the socket that NOTIFY_SOCKET names. Without a
-// service manager the notifier does nothing.
+// notifier tells the service manager how the server is, in the protocol of sd_notify: it sends datagrams with
+// lines KEY=VALUE to the socket that NOTIFY_SOCKET names. Without a service manager it does nothing.
 type notifier struct {
 	conn     net.Conn
-	watchdog time.Duration // how often the manager expects to hear that the server works; 0: never
+	watchdog time.Duration // the manager expects a sign of life at least this often; 0: never
 	log      *slog.Logger
 	up       atomic.Bool // READY was sent
 }
@@ -47,7 +46,7 @@ func (n *notifier) tell(lines string) {
 	if n.conn == nil {
 		return
 	}
-	n.conn.SetWriteDeadline(time.Now().Add(time.Second)) // a manager that hangs does not stop the server
+	n.conn.SetWriteDeadline(time.Now().Add(time.Second)) // do not wait longer for a manager that hangs
 	if _, err := n.conn.Write([]byte(lines)); err != nil {
 		n.log.Debug("notify the service manager", "err", err)
 	}
@@ -59,8 +58,8 @@ func (n *notifier) ready(l readyLine) {
 	n.tell(fmt.Sprintf("READY=1\nSTATUS=serving clients at %s, mode %s", l.client, l.mode))
 }
 
-// reloading() reports that the server reads its configuration again. It also reports the present time of the
-// monotonic clock, which the manager compares with its own times.
+// reloading() tells the manager that the server reads its configuration again. The manager needs the time of
+// the monotonic clock with it, to tell old messages from new ones.
 func (n *notifier) reloading() {
 	if n.up.Load() {
 		n.tell(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", monotonic().Microseconds()))
@@ -80,9 +79,9 @@ func (n *notifier) stopping() { n.tell("STOPPING=1\nSTATUS=stopping") }
 // statusEvery is how often follow() reads the status line.
 const statusEvery = 5 * time.Second
 
-// follow() keeps the status line current. Each time that status() returns, it tells the watchdog that the
-// server works: status() takes the lock of the state, so it does not return while the server cannot apply an
-// entry.
+// follow() keeps the status line current, and tells the watchdog that the server works. It tells the watchdog
+// only after status() has returned. status() takes the state lock, so it hangs if the server can no longer
+// apply entries.
 func (n *notifier) follow(ctx context.Context, status func() string) {
 	if n.conn == nil {
 		return

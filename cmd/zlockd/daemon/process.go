@@ -15,12 +15,12 @@ import (
 // Exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1               // could not start, or had to stop
+	exitFailed = 1               // the server could not start, or failed later
 	exitUsage  = 2               // wrong flags or configuration
 	exitAtOnce = data.ExitAtOnce // stopped by a second signal
 )
 
-// daemon is zlockd with its surroundings.
+// daemon is zlockd with its streams and signals, so that tests can run it, too.
 type daemon struct {
 	stdout, stderr io.Writer
 	signals        <-chan os.Signal
@@ -52,7 +52,7 @@ func (l readyLine) print(w io.Writer) {
 	if l.secure != "" {
 		secure = " secure=" + l.secure
 	}
-	// The field secure= comes last, because scripts expect the other fields at these positions.
+	// secure= is the last field: scripts find the others by their positions.
 	fmt.Fprintf(w, "zlockd ready client=%s peer=%s admin=%s mode=%s version=%s%s\n", l.client, l.peer, l.admin,
 		l.mode, release.Version(), secure)
 }

@@ -24,7 +24,7 @@ func (d *daemon) checkReady(s *settings.Settings) int {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	scheme, conf := "http", &tls.Config{InsecureSkipVerify: true} // no secret is sent to this machine's own port
+	scheme, conf := "http", &tls.Config{InsecureSkipVerify: true} // a port of this machine, which gets no secret
 	if s.AdminFiles.Cert != "" {
 		scheme = "https"
 		own, err := tls.LoadX509KeyPair(s.AdminFiles.Cert, s.AdminFiles.Key)

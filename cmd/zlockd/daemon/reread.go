@@ -9,21 +9,21 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 )
 
-// setLevel sets the level of the log from now on.
+// setLevel sets the level of the log; loggers that exist already use it, too.
 func (d *daemon) setLevel(s *settings.Settings) {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(s.LogLevel)) // the settings have been checked, so the level is known
 	d.level.Set(l)
 }
 
-// `live` lists the flags that take effect without a restart.
+// `live` lists the flags that reread can change while the server runs.
 var live = []string{"log-level", "4lw-whitelist", "max-client-cnxns", "max-cnxns", "sasl-users",
 	"ticket-tokens", "kerberos-keytab", "kerberos-principal", "kerberos-rules", "kerberos-remove-host",
 	"kerberos-remove-realm"}
 
-// reread reads the configuration again at each SIGHUP, and logs what took effect and what needs a restart.
-// SIGHUP never ends the server, and a configuration with a mistake changes nothing. Certificates need no
-// signal: the server notices changes of their files.
+// reread reads the configuration again at each SIGHUP. It logs which changes are in force now and which need
+// a restart. If the configuration has a mistake, nothing changes. Certificates need no SIGHUP: the server
+// notices by itself that their files have changed.
 func (d *daemon) reread(args []string, inForce *settings.Settings, p process, n *notifier, log *slog.Logger,
 	done <-chan struct{}) {
 	for {
@@ -60,7 +60,7 @@ func (d *daemon) rereadOnce(args []string, inForce *settings.Settings, p process
 		switch changed := old.Value.String() != f.Value.String(); {
 		case isLive && (changed || users && f.Name == "sasl-users"):
 			took = append(took, f.Name)
-			_ = old.Value.Set(f.Value.String()) // cannot fail: the same flag of `fresh` has accepted the value
+			_ = old.Value.Set(f.Value.String()) // cannot fail: f, the same flag, already has this value
 		case changed:
 			restart = append(restart, f.Name)
 		}

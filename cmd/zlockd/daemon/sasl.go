@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// Kerberos and KerberosOptions are for a program with Kerberos.
+// Kerberos and KerberosOptions are named here for the program zlockd-kerberos, which has a Kerberos.
 type (
 	Kerberos        = settings.Kerberos
 	KerberosOptions = settings.KerberosOptions
@@ -44,9 +44,9 @@ func newSASL(s *settings.Settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 			"out --sasl-users, and let clients authenticate by certificates (--tls-ca)", s.SASLUsers)
 	}
 	m := &sasl.Mechanisms{Users: file.Users}
-	// Flags take precedence over the JAAS file.
+	// If both a flag and the JAAS file give a value, the flag's counts.
 	if keytab := cmp.Or(s.Keytab, file.Keytab); keytab != "" {
-		if s.Kerberos == nil { // checkKerberos has already refused the flags
+		if s.Kerberos == nil { // then the keytab is the JAAS file's: checkKerberos has refused the flag
 			return nil, fmt.Errorf("%s names a Krb5LoginModule: %w", s.SASLUsers, settings.ErrNoKerberos)
 		}
 		var err error

@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// The type running adapts a server to the daemon.
+// running makes a server a process, as the daemon knows it.
 type running struct {
 	*server.Instance
 	audit *audit.Log // nil: there is no audit log
@@ -47,9 +47,9 @@ func startServer(ctx context.Context, s *settings.Settings, log *slog.Logger) (p
 	return running{i, o.Audit}, nil
 }
 
-// auditOptions returns the options of the audit log. If the audit log is on the disk of the data directory,
-// it stops while the free space is still a quarter above the server's own reserve, so that it cannot make the
-// server refuse writes.
+// auditOptions returns the options of the audit log. On the disk of the data directory the audit log must not
+// use up the space that the server reserves for itself, because the server would then refuse writes. So it
+// stops when the free space is a quarter above that reserve.
 func auditOptions(s *settings.Settings) audit.Options {
 	o := audit.Options{Name: s.AuditLog, Size: s.AuditMiB << 20, Keep: s.AuditKeep}
 	reserve := s.ReserveMiB << 20
@@ -95,7 +95,7 @@ func serverOptions(s *settings.Settings, log *slog.Logger) (server.Options, erro
 	}
 	o := s.Options
 	o.TicketAddr, o.TicketAnyPort = ticketAddr(s)
-	// A client certificate is optional here, because a caller may show a token instead.
+	// Callers may show a certificate, but need not: a token identifies them, too.
 	ticketTLS, ticketFiles, err := newHTTPTLS(all[4], o.TicketAddr, tls.VerifyClientCertIfGiven, log)
 	if err != nil {
 		return server.Options{}, err
@@ -138,7 +138,8 @@ func serverOptions(s *settings.Settings, log *slog.Logger) (server.Options, erro
 	return o, nil
 }
 
-// orNoLimit converts a limit for package clients. There 0 is the default limit, and -1 means no limit.
+// orNoLimit converts a limit for package clients. In the settings 0 means no limit. In package clients it
+// means the default limit, and -1 means no limit.
 func orNoLimit(n int) int {
 	if n == 0 {
 		return -1

@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	usualSlack  = 50_000    // ns: the default of Linux
+	usualSlack  = 50_000    // ns; Linux's default
 	serverSlack = 1_000_000 // ns
-	// The environment variable `relaxed` is set in a program that relaxTimers has executed.
+	// relaxTimers sets this environment variable when it executes the program again, so that it does so only
+	// once.
 	relaxed = "_ZLOCKD_TIMERS_RELAXED"
 )
 
-// relaxTimers lets the sleeps of a server's threads end up to a millisecond late. Go's monitor thread asks
-// for sleeps of 20 µs as long as any goroutine runs, and that took a third of the processor time of a
-// replicated write (decision 16). Threads inherit the slack, and the monitor starts before main, so the
-// program executes itself again. A slack that the operator has chosen is kept. If anything fails, the server
-// runs without more slack.
+// relaxTimers lets a server's threads sleep up to a millisecond longer than they ask for. While any goroutine
+// runs, a thread of Go's runtime sleeps for 20 µs again and again. That took a third of the processor time of
+// a replicated write (decision 16). The thread starts before main and inherits its slack, so relaxTimers
+// executes the program again. A slack that the operator has chosen stays. If anything fails, the slack stays
+// as it is.
 func relaxTimers(args []string) {
 	if len(args) > 1 && !strings.HasPrefix(args[1], "-") {
-		return // a command, which ends soon
+		return // a command such as check or import, which ends soon: not a server
 	}
 	if os.Getenv(relaxed) != "" {
 		_ = os.Unsetenv(relaxed)

@@ -7,5 +7,5 @@ import "time"
 // relaxTimers does nothing: only Linux lets a process say how late its sleeps may end.
 func relaxTimers([]string) {}
 
-// monotonic returns 0: the service manager that compares it runs only on Linux.
+// monotonic returns 0. Only the service manager of Linux needs the time.
 func monotonic() time.Duration { return 0 }

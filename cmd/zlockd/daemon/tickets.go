@@ -7,12 +7,12 @@ import (
 	"github.com/zlockd/zlockd/server/tickets"
 )
 
-// devTickets is the default address at which a server for development serves tickets.
+// devTickets is the address of the port for tickets of a server for development, unless the operator sets
+// another.
 const devTickets = "127.0.0.1:8183"
 
-// ticketAddr returns the address of the port for tickets; it is "" if the server must not open that port.
-// `anyPort` says that the server may use another port if that port is in use, because several servers for
-// development may run at once.
+// ticketAddr returns the address of the port for tickets, or "" for no such port. If `anyPort` is true and
+// the port is in use, the server may take another one: several servers for development may run at once.
 func ticketAddr(s *settings.Settings) (addr string, anyPort bool) {
 	if s.Dev && s.TicketAddr == "" {
 		return devTickets, true

@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
-// newClientTLS returns the TLS configuration of the port for clients, and its files. It returns
-// nil if the settings ask for none.
+// newClientTLS returns the TLS configuration of the port for clients, and its files. Both are nil if there is
+// no such port.
 func newClientTLS(s *settings.Settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
 	if s.SecureAddr == "" {
 		return nil, nil, nil
@@ -39,8 +39,8 @@ func newHTTPTLS(f *settings.TLSFlags, addr string, auth tls.ClientAuthType, log 
 	return serverTLS(*f, auth, tls.VersionTLS12, log)
 }
 
-// serverTLS returns a TLS configuration that uses the present content of the files for each connection.
-// Without an authority clients show no certificate.
+// serverTLS returns a TLS configuration for a port. Each connection uses the certificates that are in the
+// files at its time. Without a file of authorities it asks clients for no certificate.
 func serverTLS(f settings.TLSFlags, auth tls.ClientAuthType, least uint16, log *slog.Logger) (
 	*tls.Config, *tlsfiles.Files, error) {
 	files, err := tlsfiles.Open(f.Names, log)
@@ -50,8 +50,8 @@ func serverTLS(f settings.TLSFlags, auth tls.ClientAuthType, least uint16, log *
 	if f.CA == "" {
 		auth = tls.NoClientCert
 	}
-	// A TLS port opens only if its configuration has a certificate. No connection uses this certificate: each
-	// one gets a configuration from GetConfigForClient.
+	// A TLS port cannot be opened without a certificate in its configuration. But this one is never shown: each
+	// connection gets its configuration from GetConfigForClient.
 	conf := &tls.Config{MinVersion: least, Certificates: []tls.Certificate{files.Get(time.Now()).Pair}}
 	var last *tls.Config
 	var of *tlsfiles.Loaded
@@ -60,7 +60,7 @@ func serverTLS(f settings.TLSFlags, auth tls.ClientAuthType, least uint16, log *
 		now := files.Get(time.Now())
 		mu.Lock()
 		defer mu.Unlock()
-		if of != now { // connections share one configuration, because it has the keys of their session tickets
+		if of != now { // a new one only for new files: it has the keys with which TLS sessions are resumed
 			of, last = now, &tls.Config{MinVersion: least, ClientAuth: auth,
 				Certificates: []tls.Certificate{now.Pair}, ClientCAs: now.CA, VerifyConnection: now.NotRevoked}
 		}

@@ -28,9 +28,9 @@ const (
 	KindTicketing byte = 4 // a batch that allows tickets, which release 0.1.0 does not know
 )
 
-// Options of the leader that proposed an entry. They are the other bits of the second byte, and travel with
-// the entry, because servers may be started with different options. To release 0.1.0, which does not know
-// OneLayout, an entry with this bit has an unknown kind.
+// Options of the leader that proposed an entry. They are the bits of an entry's second byte that are not its
+// kind. They travel with the entry, because servers may be started with different options. To release 0.1.0,
+// which does not know OneLayout, an entry with this bit has an unknown kind.
 const (
 	OneLayout byte = 0x08 // refuse a contender whose layout differs from that of the present contenders
 
@@ -41,7 +41,7 @@ const (
 )
 
 // ErrCorrupt marks an entry whose bytes have changed since the leader sealed it. The server must stop,
-// because its state could differ from the other servers' from then on.
+// because its state could then differ from the other servers'.
 var ErrCorrupt = errors.New("log entry is corrupt")
 
 // All limits of sizes. Writers and readers use the same limits, because every server must be able to read
@@ -56,8 +56,8 @@ const (
 
 	// MaxRequest is the longest request in a stream, as it is encoded.
 	MaxRequest = requestMinSize + MaxFrame + MaxIDBytes + 8*MaxIDs
-	// BatchBytes bounds a block of several requests, and an entry of several blocks. Longer blocks would add
-	// more latency than fewer syncs save.
+	// BatchBytes bounds a block of several requests, and an entry of several blocks. In longer blocks the
+	// requests would wait for longer than the fewer syncs save.
 	BatchBytes = 256 << 10
 	// MaxBlock is the longest block: several requests of less than BatchBytes, or one request.
 	MaxBlock = BlockHeaderSize + MaxRequest

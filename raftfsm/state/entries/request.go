@@ -17,7 +17,7 @@ type Request struct {
 	Body    []byte    // the client's own bytes, which the server copies when it proposes the request
 }
 
-// Append appends r's encoding, which is also a copy of r.
+// Append appends r's encoding, which shares no memory with r.
 func (r *Request) Append(b []byte) []byte {
 	b = jute.AppendLong(b, r.Session)
 	b = binary.BigEndian.AppendUint32(b, r.Gen)

@@ -188,7 +188,7 @@ func (w *Window) freeAt(d *Ask) int64 {
 			return r.last + d.Per
 		}
 	}
-	return w.last // no draw counts, so the limit is 0
+	return w.last // the draw was refused although no other draw counts: the limit is 0
 }
 
 // count() records a grant.

@@ -9,13 +9,13 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// jvmCollector shows this process under the names that ZooKeeper's exporter uses for the Java virtual
-// machine, because boards and alerts use these names. It shows goroutines as threads, and the collections of
-// Go's garbage collector as Java's collections.
+// jvmCollector describes this process by the metrics that ZooKeeper's exporter has for the Java virtual
+// machine, because dashboards and alerts use these. Goroutines appear as threads, and Go's collections of
+// garbage as Java's.
 type jvmCollector struct{}
 
-// jvmPools lists the parts of memory: the name of the pool, the name in runtime/metrics, and whether the part
-// belongs to the heap.
+// jvmPools lists pools of memory: the name that the metrics show, the name in Go's runtime/metrics, and
+// whether the pool is a part of the heap.
 var jvmPools = []struct {
 	name, metric string
 	heap         bool
@@ -28,8 +28,7 @@ var jvmPools = []struct {
 	{"Other", "/memory/classes/other:bytes", false},
 }
 
-// jvmStates lists the states of goroutines: the most similar state of a Java thread, and the name in
-// runtime/metrics.
+// jvmStates maps states of goroutines, by their names in runtime/metrics, to states of Java's threads.
 var jvmStates = []struct{ state, metric string }{
 	{"RUNNABLE", "/sched/goroutines/runnable:goroutines"},
 	{"RUNNING", "/sched/goroutines/running:goroutines"},
@@ -37,7 +36,7 @@ var jvmStates = []struct{ state, metric string }{
 	{"IN_SYSTEM_CALL", "/sched/goroutines/not-in-go:goroutines"},
 }
 
-// Describe declares nothing: Collect sends each metric with its description.
+// Describe declares no metric: Collect sends a description with each.
 func (jvmCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -50,7 +49,7 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	goroutines := float64(runtime.NumGoroutine())
 	o.gauge("jvm_threads_current", "Goroutines.", goroutines)
 	o.gauge("jvm_threads_daemon", "Goroutines. They do not keep the process alive.", goroutines)
-	// A Go program has neither classes nor a count of its deadlocks, but boards and alerts use these metrics.
+	// These have no meaning in Go, but dashboards and alerts use them.
 	o.gauge("jvm_threads_deadlocked", "Always 0: deadlocks of goroutines are not counted.", 0)
 	o.gauge("jvm_threads_deadlocked_monitor", "Always 0: deadlocks of goroutines are not counted.", 0)
 	o.gauge("jvm_classes_loaded", "Always 0: a Go program has no classes.", 0)

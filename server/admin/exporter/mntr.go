@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Lines calls tell() for every line of `mntr`. The parameter `name` has no prefix zk_, and `text` is true for
-// the few values that are not numbers.
+// Lines calls tell() for each line of `mntr`. `name` comes without the prefix zk_. `text` is true for the few
+// values that are no numbers.
 func Lines(s *report.Status, tell func(name, value string, text bool)) {
 	tell("version", s.VersionLine(), true)
 	if s.Answers() {
@@ -50,8 +50,8 @@ func Lines(s *report.Status, tell func(name, value string, text bool)) {
 	}
 }
 
-// eachOf calls tell() for each line of one summary. The minimum, the maximum and the sum are whole
-// numbers, because programs that read these lines expect whole numbers.
+// eachOf calls tell() for each line of a summary. Programs that read the lines expect whole numbers for the
+// minimum, the maximum and the sum, so fractions are cut off.
 func eachOf(name string, v metrics.Summary, advanced bool, tell func(name, value string, text bool)) {
 	whole := func(f float64) string { return strconv.FormatInt(int64(f), 10) }
 	tell("avg_"+name, report.Decimal(v.Avg()), false)
@@ -68,12 +68,12 @@ func eachOf(name string, v metrics.Summary, advanced bool, tell func(name, value
 	tell("p999_"+name, report.Short(v.P999), false)
 }
 
-// peerStates are ZooKeeper's names for the role of a server.
+// peerStates are ZooKeeper's names for what a server does in its cluster.
 var peerStates = map[report.Mode]string{report.Leader: "leading - broadcast",
 	report.Follower: "following - broadcast", report.Observer: "observing - broadcast"}
 
-// plain replaces characters that may not be in a name of `mntr`: programs split the lines of `mntr` at blanks
-// and match the names by simple expressions.
+// plain replaces characters that a name in `mntr` must not have, because programs split its lines at blanks
+// and match names by simple expressions.
 func plain(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

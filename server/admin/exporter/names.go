@@ -11,11 +11,10 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// The names below are those of ZooKeeper 3.8. Dashboards and alerts use them, so all names exist from the
-// start. If zlockd has no value for a name, the value stays zero.
+// The names below are ZooKeeper 3.8's, because dashboards and alerts use these. All of them exist from the
+// start of the server. A name for which zlockd has no value stays at zero.
 
-// gauge is a number that goes up and down. If `float` is true, mntr shows the number always with a decimal
-// point.
+// gauge is a number that may rise and fall. If `float` is true, mntr always shows it with a decimal point.
 type gauge struct {
 	name, help string
 	value      float64
@@ -69,8 +68,8 @@ func gauges(s *report.Status) (list []gauge) {
 	return list
 }
 
-// following counts the servers that this leader hears from, as ZooKeeper's leader counts its connections:
-// members that are down do not follow.
+// following counts the servers that follow this leader. As in ZooKeeper, where the leader counts connections,
+// a member that is down is not among them.
 func following(s *report.Status) (learners, followers int) {
 	for _, m := range s.Members {
 		if m.ID == s.ID || m.Applied == 0 {
@@ -134,7 +133,7 @@ var (
 		sync_processor_queue_and_flush_time_ms request_throttle_queue_time_ms jvm_pause_time_ms
 		dead_watchers_cleaner_latency om_commit_process_time_ms om_proposal_process_time_ms`)
 
-	// keyedNames are the families of metrics that have a key. The value is true if the family has all
+	// keyedNames are the families that have a metric for each key. The value says whether the family has all
 	// quantiles.
 	keyedNames = map[string]bool{
 		"read_per_namespace":         false,
@@ -145,11 +144,11 @@ var (
 	}
 )
 
-// learnerFamilies are the families in which a leader has one metric for each follower. zlockd has no values
-// for them.
+// learnerFamilies are families with a metric for each follower. A leader shows them, but has no values for
+// them.
 var learnerFamilies = []string{"ack_latency", "learner_handler_qp_size", "learner_handler_qp_time_ms"}
 
-// keyed returns the families of metrics that have a key.
+// keyed returns the families that have a metric for each key.
 func keyed(s *report.Status) map[string]map[string]metrics.Summary {
 	all := maps.Clone(s.Keyed)
 	if all == nil || !s.Leading() {

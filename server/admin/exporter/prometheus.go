@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Source has the data from which the metrics of a server and its process are made.
+// Source says where the metrics come from.
 type Source struct {
 	Status       func(report.Need) *report.Status // returns a fresh value at each call
 	LoginsFailed func() int64                     // returns the number of failed logins at the admin port
@@ -35,11 +35,11 @@ func (e Source) Handler() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
-// collector makes metrics from a Status. Each value has two names: one as in ZooKeeper's own exporter, and
-// one as in `mntr`. Other exporters pass on the names of `mntr`.
+// collector makes metrics from a Status. It writes each value twice: under the name of ZooKeeper's own
+// exporter, and under the name in `mntr`, because other exporters pass that on.
 type collector struct{ Source }
 
-// Describe declares nothing, because the set of metrics depends on the Status.
+// Describe declares no metric, because the set of metrics depends on the Status.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -74,14 +74,14 @@ func (o output) native(s *report.Status) {
 	}
 }
 
-// prefixed writes the metrics under the names of mntr. A value of mntr that is a text becomes a label.
+// prefixed writes the values of mntr under their names there. If a value is a text, it becomes a label.
 func (o output) prefixed(s *report.Status) {
 	o.gauge("zk_up", "1 while clients are served.", report.Flag(s.Serving))
 	o.gauge("zk_ruok", "1: the process answers.", 1)
 	o.gauge("zk_server_leader", "1 on the leader.", report.Flag(s.Leading()))
 
 	plainOnly := *s
-	plainOnly.Keyed, plainOnly.Extra = nil, nil // native() writes Keyed, and own() writes Extra
+	plainOnly.Keyed, plainOnly.Extra = nil, nil // not here: native() writes Keyed, and own() writes Extra
 	Lines(&plainOnly, func(name, value string, text bool) {
 		help := "As mntr's zk_" + name + "."
 		switch {

@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// maxConns is the most connections that an admin port has at a time. When a further connection arrives, the
-// port closes a connection that waits for no answer.
+// maxConns bounds the connections of an admin port. At the bound, a new connection takes the place of one
+// that waits for no answer.
 const maxConns = 256
 
-// LimitListener bounds the number of connections accepted from ln. The HTTP servers of this package mark the
-// connections that are busy.
+// LimitListener bounds the connections from ln, and closes idle ones to make room. It knows which are idle
+// only if the server comes from HTTPServer.
 func LimitListener(ln net.Listener) net.Listener { return LimitListenerTo(ln, maxConns) }
 
 // LimitListenerTo is LimitListener for another number of connections.
@@ -23,14 +23,14 @@ func LimitListenerTo(ln net.Listener, most int) net.Listener {
 	return l
 }
 
-// limitListener closes an idle connection when a new one needs room. It closes a connection of the address
-// that has the most, so that idle connections cannot keep health checks out.
+// limitListener bounds the connections of a port. To make room for a new one, it closes an idle one, of the
+// address that has the most. So a client with many idle connections cannot keep health checks out.
 type limitListener struct {
 	net.Listener
 	most int
 
 	mu     sync.Mutex
-	room   sync.Cond      // signalled when a connection ends or is no longer busy
+	room   sync.Cond      // signalled when a connection ends, or may be closed to make room
 	conns  []*limitedConn // the oldest first
 	from   map[string]int // the number of connections by address
 	closed bool
@@ -53,7 +53,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.conns) >= l.most && !l.closed && !l.displace() {
-		l.room.Wait() // wait until an answer ends; each answer has a deadline
+		l.room.Wait() // all are busy: wait until an answer ends, as each does at its deadline
 	}
 	if l.closed {
 		inner.Close()
@@ -64,8 +64,8 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// displace closes a connection that is not busy: the oldest one of the address with the most connections. It
-// returns false if all connections are busy.
+// displace closes a connection to make room: the oldest idle one of the address with the most connections. It
+// returns false if none is idle.
 func (l *limitListener) displace() bool {
 	var victim *limitedConn
 	for _, c := range l.conns {
@@ -108,7 +108,7 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// working adds n to the number of requests that are being answered on the connection.
+// working adds n to the number of requests that the server is answering on this connection.
 func (c *limitedConn) working(n int) {
 	c.l.mu.Lock()
 	c.busy += n
@@ -129,7 +129,8 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// busy keeps the connection of a request from being displaced while the handler answers.
+// busy marks the connection of a request as busy while the handler answers, so that displace does not close
+// it.
 func busy(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(*limitedConn); ok {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Super reports whether a user is the super user. It compares in constant time. If it is nil, there is no
-// super user.
+// Super reports whether the user and the password are the super user's. It compares in constant time. A nil
+// Super means that there is no super user.
 type Super func(user, password string) bool
 
-// User returns the name of the super user who makes a request. If the server has no super user, User refuses
-// the request with a text that begins with the parameter `off`.
+// User returns the name of the super user if the request comes from that user, and otherwise a refusal. If
+// there is no super user, the text of the refusal begins with `off`.
 func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
 	if s == nil {
 		return "", Refuse(http.StatusForbidden, "%s: start zlockd with --super-digest", off)
@@ -32,9 +32,8 @@ func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
 	return user, nil
 }
 
-// Sees reports whether a request that only reads may see all names. A request with the super user's password
-// sees all names. A request without a password sees only the names that every client may list. A request with
-// a wrong password is refused.
+// Sees reports whether a request may see all names: it may with the super user's password. Without a password
+// it may see only those that every client may list. With a wrong password it is refused.
 func (s Super) Sees(r *http.Request) (all bool, no *Refusal) {
 	if _, _, digest := Credentials(r); s == nil || !digest {
 		return false, nil
@@ -43,8 +42,8 @@ func (s Super) Sees(r *http.Request) (all bool, no *Refusal) {
 	return no == nil, no
 }
 
-// NoNames returns a text for an answer that leaves out some names. `count` is how many names it leaves out,
-// and `what` says what they name, such as "locks". NoNames returns "" if `count` is 0.
+// NoNames returns the remark that an answer lacks `count` names. `what` is the kind of things that they name,
+// such as "locks". It returns "" if nothing is missing.
 func NoNames(count int, what string) string {
 	if count == 0 {
 		return ""
@@ -56,11 +55,11 @@ func NoNames(count int, what string) string {
 // failedLogin is how long Super.User delays the answer to a wrong password.
 const failedLogin = 100 * time.Millisecond
 
-// loginKey is the key, in a request's context, of the function that is told of failed logins.
+// loginKey is the key in a request's context for the function that hears of failed logins.
 type loginKey struct{}
 
-// HearLogins returns a handler that runs h and calls failed() for each login that fails. If another handler
-// of HearLogins is around the returned one, the function of the outer handler is called first.
+// HearLogins wraps h, so that failed() is called for each failed login. If several wraps are around a
+// handler, all their functions are called, the outermost first.
 func HearLogins(h http.Handler, failed func(r *http.Request, user string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hear := failed
@@ -74,9 +73,9 @@ func HearLogins(h http.Handler, failed func(r *http.Request, user string)) http.
 	})
 }
 
-// Credentials returns the user and the password of a request. The form is that of ZooKeeper's admin server,
-// Authorization: digest USER:PASSWORD. For another scheme the result `digest` is false. If no colon follows
-// the scheme, the user is empty, because the whole text may be a password.
+// Credentials returns the user and the password of a request, which has them as in ZooKeeper's admin server:
+// Authorization: digest USER:PASSWORD. `digest` is false for another scheme. Without a colon the user is
+// empty, because the text may then be a password.
 func Credentials(r *http.Request) (user, password string, digest bool) {
 	scheme, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "digest") {

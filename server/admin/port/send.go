@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Outgoing bounds the memory of answers that are being sent. The server builds an answer while it holds a
-// place of a pool, for which other requests may wait. It gives the place back before it sends the answer, so
-// a client that does not read delays no other client. The bytes of unsent answers are bounded, in total and
-// for each address.
+// Outgoing bounds the memory of answers that clients have not read yet, in total and for each address. A
+// handler builds an answer while it holds a place of a Pool. It gives the place back before it sends the
+// answer, so that a client that does not read keeps no other request waiting.
 type Outgoing struct {
 	mu  sync.Mutex
 	all int
@@ -22,11 +21,11 @@ type Outgoing struct {
 const (
 	maxOutgoing     = 128 << 20
 	maxOutgoingAddr = 16 << 20
-	sendTime        = 5 * time.Second // how long a client may take; Paced extends it
+	sendTime        = 5 * time.Second // how long an answer may take, and more if it is long; see Paced
 )
 
-// take counts n bytes for an address, or returns false if they exceed a bound. The bound for each address
-// does not apply to an address that has no other unsent answer.
+// take counts n more bytes for an address. It returns false if a bound forbids that. The bound of the address
+// does not apply to its only answer.
 func (o *Outgoing) take(host string, n int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,8 +49,8 @@ func (o *Outgoing) give(host string, n int) {
 	}
 }
 
-// Send calls write(), which sends a whole answer of n bytes to a client at addr. It returns an error if the
-// unsent answers already have too many bytes.
+// Send calls write(), which must send an answer of n bytes to the client at `addr`. It refuses to do so if
+// too many bytes of answers are unsent.
 func (o *Outgoing) Send(addr string, n int, write func() error) error {
 	host, _, _ := net.SplitHostPort(addr)
 	if !o.take(host, n) {
@@ -61,25 +60,25 @@ func (o *Outgoing) Send(addr string, n int, write func() error) error {
 	return write()
 }
 
-// Pace writes a whole answer in parts, and gives up on a client that is too slow.
+// Pace writes a body. It gives up if the client reads it too slowly.
 func Pace(w io.Writer, deadline func(time.Time) error, now time.Time, body []byte) error {
 	slow := &Paced{Writer: w, Deadline: deadline, End: now.Add(sendTime)}
 	_, err := io.Copy(slow, io.LimitReader(bytes.NewReader(body), int64(len(body))))
 	return err
 }
 
-// Paced is one direction of a connection. It gives up on a client that is too slow: the client may
-// take until End, and a second more for each MiB.
+// Paced reads or writes, and gives up on a client that is too slow. The client has time until End; for each
+// MiB that it has read or sent, End moves by a second.
 type Paced struct {
 	io.Reader
 	io.Writer
-	// Deadline sets the deadline of the connection. Its errors do not matter: a writer of a test, for
-	// example, has no deadlines.
+	// Deadline sets the deadline of the connection. Its errors are ignored: only a test's writer has no
+	// deadlines.
 	Deadline func(time.Time) error
 	End      time.Time
 }
 
-const leastRate = 1 << 20 // bytes per second
+const leastRate = 1 << 20 // bytes that a client must read or send in a second
 
 func (p *Paced) do(b []byte, do func([]byte) (int, error)) (int, error) {
 	_ = p.Deadline(p.End)
@@ -92,7 +91,7 @@ func (p *Paced) Read(b []byte) (int, error) { return p.do(b, p.Reader.Read) }
 
 func (p *Paced) Write(b []byte) (int, error) { return p.do(b, p.Writer.Write) }
 
-// built holds an answer until the handler has written all of it.
+// built collects an answer, to send it when it is complete.
 type built struct {
 	header http.Header
 	code   int
@@ -103,8 +102,8 @@ func (b *built) Header() http.Header            { return b.header }
 func (b *built) WriteHeader(code int)           { b.code = code }
 func (b *built) Write(part []byte) (int, error) { return b.body.Write(part) }
 
-// InPlace returns a handler that runs h while it holds a place of the pool. The handler gives the place back
-// before it sends the answer.
+// InPlace wraps h, so that it runs only while it holds a place of the pool. The answer is sent after the
+// place has been given back.
 func (o *Outgoing) InPlace(p Pool, now func() time.Time, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		release, ok := p.Acquire()
@@ -121,7 +120,7 @@ func (o *Outgoing) InPlace(p Pool, now func() time.Time, h http.Handler) http.Ha
 	})
 }
 
-// Answer sends a whole answer. The time limit of a slow client begins at the time `now`.
+// Answer sends an answer. `now` is when the client's time to read it begins.
 func (o *Outgoing) Answer(w http.ResponseWriter, r *http.Request, now time.Time, code int, body []byte) {
 	begun := false
 	err := o.Send(r.RemoteAddr, len(body), func() error {
@@ -134,25 +133,25 @@ func (o *Outgoing) Answer(w http.ResponseWriter, r *http.Request, now time.Time,
 	}
 }
 
-// Places is the size of a Pool: the server builds at most Places costly answers at a time.
+// Places is how many places a Pool has: so many costly answers are built at a time.
 const (
 	Places    = 4
 	placeTime = 5 * time.Second
 )
 
-// ErrBusy refuses a costly request for which there is no place.
+// ErrBusy refuses a costly request because all places are taken.
 var ErrBusy = Refuse(http.StatusServiceUnavailable, "too many costly admin questions at once")
 
 // Pool admits a few requests at a time.
 type Pool struct {
 	places chan struct{}
-	Wait   time.Duration // the longest time for which a request waits for a place
+	Wait   time.Duration // how long a request waits for a place before it is refused
 }
 
 // NewPool returns a pool whose places are all free.
 func NewPool() Pool { return Pool{make(chan struct{}, Places), placeTime} }
 
-// Taken returns how many places are taken.
+// Taken returns how many places are in use.
 func (p Pool) Taken() int { return len(p.places) }
 
 // Acquire waits for a place in the pool, for a limited time.

@@ -1,6 +1,6 @@
-// Package port protects a port that strangers may find. It limits connections, with TLS or without, checks
-// logins, refuses requests, and sends answers so that a slow reader delays no other client. It does not know
-// what the requests mean.
+// Package port protects an HTTP port that strangers may reach. It bounds the connections, with TLS or
+// without, checks logins, and refuses requests. It sends answers so that a slow reader keeps no other client
+// waiting. It does not know what requests mean.
 package port
 
 import (
@@ -21,10 +21,11 @@ func HTTPServer(h http.Handler) *http.Server {
 	}
 }
 
-// Unlimited removes the write timeout, because a profile takes as long as the caller asks for.
+// Unlimited removes the time limit for writing from a handler, because a profile takes as long as the caller
+// asks.
 func Unlimited(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		// A writer without deadlines returns an error, which does not matter.
+		// Ignore the error: only a test's writer has no deadlines.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		f(w, r)
 	}

@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// TLSListener returns a listener that speaks TLS on the connections of ln. If `clear` is set, it also accepts
-// connections that begin in clear text.
+// TLSListener returns a listener that speaks TLS. If `clear` is true, callers may also speak HTTP without
+// TLS.
 func TLSListener(ln net.Listener, conf *tls.Config, clear bool) net.Listener {
 	if !clear {
 		return tls.NewListener(ln, conf)
@@ -29,13 +29,13 @@ func (l *eitherListener) Accept() (net.Conn, error) {
 	return &eitherConn{Conn: c, conf: l.conf}, nil
 }
 
-// eitherConn decides by the first byte whether the caller speaks TLS. It looks at that byte in the first
-// Read, not in Accept, so that a silent caller does not delay Accept. That Read has the deadline of a
-// request's header. A Write never comes before that Read, because an HTTP server first reads.
+// eitherConn finds out from the first byte whether the caller speaks TLS. The first Read does that, and not
+// Accept, because a silent caller would block Accept. The deadline for a request's header applies to this
+// Read. No Write comes before it, because an HTTP server reads first.
 type eitherConn struct {
 	net.Conn
 	conf    *tls.Config
-	through net.Conn // the connection after the first byte, with TLS or without; nil before
+	through net.Conn // the connection to read from after the first byte, with TLS or without; nil before
 }
 
 // handshakeRecord is the first byte of TLS.
@@ -65,7 +65,7 @@ func (c *eitherConn) Write(b []byte) (int, error) {
 // NetConn returns the connection below, like NetConn of tls.Conn.
 func (c *eitherConn) NetConn() net.Conn { return c.Conn }
 
-// begunConn is a connection whose first byte has been read already.
+// begunConn is a connection that still returns its first byte, which was read to look at it.
 type begunConn struct {
 	net.Conn
 	r io.Reader

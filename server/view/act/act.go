@@ -147,8 +147,8 @@ func (x *Actor) mayAct(w http.ResponseWriter, r *http.Request) (user string, err
 	return "", no
 }
 
-// target() finds the contender of an action. The token makes sure that the action hits the hold
-// that the operator saw.
+// target() finds the contender that an action concerns. It refuses the action if the contender does not have
+// the token that the operator saw: then the lock has changed hands.
 func (x *Actor) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.Entry, error) {
 	if !strings.HasPrefix(a.Path, "/") {
 		return nil, nil, ask.BadRequest("path must be the path of a lock")
@@ -203,7 +203,7 @@ func (x *Actor) planBreak(ctx context.Context, a *action) (*step, error) {
 		s.hits = append(s.hits, x.hitOf(c, "leaves the queue"))
 	}
 	body := jute.AppendInt(jute.AppendString(nil, target), c.Version)
-	if c.Place != "" { // a client that hangs does not give its place back
+	if c.Place != "" { // also delete the contender's node in the queue: a client that hangs would leave it there
 		place := q.Target(c.Place)
 		s.does += " and " + ask.Shown(place)
 		body = jute.AppendMultiHeader(body, jute.OpDelete, false, -1)
@@ -213,7 +213,7 @@ func (x *Actor) planBreak(ctx context.Context, a *action) (*step, error) {
 	return s, nil
 }
 
-// planAsk writes into a contender's node that an operator wants the lock back.
+// planAsk plans to ask a contender for its lock: a text from the operator goes into the contender's node.
 func (x *Actor) planAsk(ctx context.Context, a *action) (*step, error) {
 	q, c, err := x.target(ctx, a)
 	if err != nil {
@@ -236,9 +236,9 @@ func (x *Actor) planAsk(ctx context.Context, a *action) (*step, error) {
 	}, nil
 }
 
-// freed() returns the waiters that get the lock when the node of a holder is removed: one waiter, or several
-// that may hold the lock together. If some waiters only watch the node, it is unknown which one of them gets
-// the lock.
+// freed() returns the waiters that may get the lock when the node of a holder is removed. There may be
+// several: some can hold the lock together, and others compete because each waits only for any one of the
+// holders.
 func freed(q *recipe.Queue, node string) (list []*recipe.Entry) {
 	for i := range q.Waiters {
 		w := &q.Waiters[i]

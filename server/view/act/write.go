@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/tree/acl"
 )
 
-// edit() changes the node of a contender as the super user, in a new session that it closes afterwards. The
-// operation is `op` with the body `body`.
+// edit() changes a contender's node with the rights of the super user. It makes a session for that, and
+// closes it afterwards. `op` is the operation, and `body` its body.
 func edit(ctx context.Context, on Source, q *recipe.Queue, c *recipe.Entry, op jute.OpCode,
 	body []byte,
 ) error {
@@ -43,13 +43,12 @@ var (
 // changeTries is how many times change() tries.
 const changeTries = 100
 
-// change() runs an operation on the contender's node, whose path is `target`. If another node has replaced
-// that node when the request is applied, change() returns an error. The version of a node does not show this,
-// because the new node may have the same version. So change() sends a multi, which also makes and removes a
-// sequential node in each directory above the contender's node, up to the root. The number of the sequential
-// node shows whether any node was made in the directory since change() looked. If so, the whole multi fails,
-// and change() looks again. If the contender's node has a number, change() does not check the node's own
-// directory: new contenders may often come there, and a directory never gives a number twice.
+// change() runs an operation on the contender's node at the path `target`, unless another node has come to
+// this path. The node's version cannot tell, because a new node may have the same. So change() sends a multi
+// that also checks each directory above the contender's node, up to the root: it fails if a child was made
+// there since change() looked. Then change() looks again, and tries again. It does not check the node's own
+// directory if the node's name has a number: no other node gets that number, and new contenders may often
+// come there.
 func change(ctx context.Context, on Source, s *session.Session, target string, c *recipe.Entry,
 	op []byte,
 ) error {

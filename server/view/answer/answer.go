@@ -4,8 +4,8 @@ package answer
 
 import "github.com/zlockd/zlockd/client/recipe"
 
-// Stale is the header of an answer that may be old, because its server does not serve clients. Its value says
-// why.
+// Stale is the header of an answer from a server that does not serve clients. The answer may be out of date.
+// The header's value is the reason.
 const Stale = "Zlockd-Stale"
 
 // Lock is a lock in the list of locks.
@@ -46,7 +46,7 @@ type Conn struct {
 	LastOp      string  `json:"lastOp,omitempty"`
 	AvgMS       float64 `json:"avgMs"`
 	MaxMS       int64   `json:"maxMs"`
-	ExpiresInMS int64   `json:"silenceLeftMs"` // how long until the connection is given up
+	ExpiresInMS int64   `json:"silenceLeftMs"` // how much longer the client may be silent
 }
 
 // OneSession is the answer about one session.
@@ -87,7 +87,7 @@ type Ended struct {
 	Hidden    int      `json:"hidden,omitempty"` // number of paths that not every client could have listed
 }
 
-// Top lists the busiest clients, by the counters of their connections.
+// Top lists the clients that send and receive most, as the counters of their connections show.
 type Top struct {
 	V int `json:"v"`
 	// Seconds is the time over which requests and bytes are counted.

@@ -6,13 +6,13 @@ import (
 	"unicode"
 )
 
-// Visible returns text of clients in a form for people, in which different names look different. It replaces
-// characters that do not print, change the direction of writing, or take no space by their codes. It replaces
-// a space at an end of the text, or next to another space, by ␣.
+// Visible returns text that clients chose in a form for people, in which different texts look different. It
+// writes the code of a character that does not print, takes no space, or changes the direction of writing. It
+// writes ␣ for a space at an end of the text or next to another space.
 func Visible(s string) string {
 	if s == strings.ToValidUTF8(s, "") && !strings.ContainsFunc(s, hidden) && !strings.Contains(s, "  ") &&
 		!strings.HasPrefix(s, " ") && !strings.HasSuffix(s, " ") {
-		return s // the text is nearly always plain
+		return s // nearly always: there is nothing to replace
 	}
 	var b strings.Builder
 	before := ' '
@@ -23,7 +23,7 @@ func Visible(s string) string {
 		case hidden(r):
 			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
 		default:
-			b.WriteRune(r) // the replacement character stands for bytes that are not UTF-8
+			b.WriteRune(r) // bytes that are not UTF-8 arrive here as U+FFFD
 		}
 		before = r
 	}

@@ -27,7 +27,7 @@ import (
 // when a field is added.
 const Version = 1
 
-// A desk builds at most costlyAtOnce costly answers at a time, each within CostlyTime.
+// Bounds on the work of a desk: it builds at most costlyAtOnce answers at a time, each within CostlyTime.
 const (
 	costlyAtOnce = 4
 	CostlyTime   = 10 * time.Second
@@ -51,8 +51,8 @@ func New(authorize port.Super, showAll bool, status func(report.Need) *report.St
 // maxAnswer bounds an answer in bytes.
 const maxAnswer = 50 << 20
 
-// Answer makes an HTTP handler from f. Its answers are JSON with an ETag, zipped for clients that accept
-// that. The handler computes at most four answers at a time.
+// Answer makes an HTTP handler that sends the result of f as JSON, with an ETag, and zipped if the client
+// accepts that. A desk runs only a few such handlers at a time.
 func (d *Desk) Answer(f Answerer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.InTurn(w, r, "this", func(ctx context.Context, w http.ResponseWriter) {
@@ -75,8 +75,8 @@ func (d *Desk) Answer(f Answerer) http.Handler {
 	})
 }
 
-// InTurn calls f for a GET request, a few at a time, within CostlyTime. For another method it answers with an
-// error that contains the argument `what`.
+// InTurn calls f for a GET request when the request's turn comes: a few run at a time, each within
+// CostlyTime. Another method is refused; the error then contains the text `what`.
 func (d *Desk) InTurn(w http.ResponseWriter, r *http.Request, what string,
 	f func(context.Context, http.ResponseWriter)) {
 	if no := port.Reads(w, r, what); no != nil {
@@ -96,8 +96,8 @@ func (d *Desk) InTurn(w http.ResponseWriter, r *http.Request, what string,
 	f(ctx, turn)
 }
 
-// turnWriter writes the answer of a request that has its turn. It ends the turn before it writes, so that a
-// client that does not read cannot delay others.
+// turnWriter writes the answer to a request that has its turn. It ends the turn before the first byte:
+// otherwise a client that does not read would keep other requests waiting.
 type turnWriter struct {
 	http.ResponseWriter
 	release func()
@@ -124,7 +124,7 @@ func (d *Desk) send(w http.ResponseWriter, r *http.Request, a any) {
 	d.SendBytes(w, r, "application/json", append(b, '\n'))
 }
 
-// SendBytes sends an answer, or reports that it has not changed if the client has it already.
+// SendBytes sends an answer. If the client already has the same bytes, it says only that nothing has changed.
 func (d *Desk) SendBytes(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
 	tag := etagOf(body)
 	h := w.Header()
@@ -197,13 +197,14 @@ func (d *Desk) Fail(w http.ResponseWriter, err error) {
 // Answerer computes the answer to a query.
 type Answerer func(context.Context, *Query) (any, error)
 
-// Sees reports whether a request may see all names, or only the names that every client may list.
+// Sees reports whether a request may see all names. Otherwise it may see only the names that every client may
+// list.
 func (d *Desk) Sees(r *http.Request) (all bool, no *port.Refusal) {
 	all, no = d.authorize.Sees(r)
 	return all || d.showAll, no
 }
 
-// NoName refuses an answer about names that not every client may list.
+// NoName returns the refusal of an answer that would contain `count` names which not every client may list.
 func (d *Desk) NoName(count int, what string) error {
 	status := http.StatusUnauthorized
 	if d.authorize == nil {

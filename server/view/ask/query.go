@@ -12,8 +12,8 @@ import (
 type Query struct {
 	Name   string
 	Values url.Values
-	All    bool     // whether names are shown that not every client may list
-	OfPage bool     // whether the parameters come from the page, which also has parameters of its own
+	All    bool     // whether the answer may contain names that not every client may list
+	OfPage bool     // whether the parameters are those of the page, of which the query needs only some
 	known  []string // names of the parameters that were read
 	err    error    // the first error in the parameters
 }
@@ -21,8 +21,8 @@ type Query struct {
 // Path returns the path of the node that the query names.
 func (q *Query) Path() string { return "/" + strings.Trim(q.Name, "/") }
 
-// Wrong returns what is wrong with the parameters. It is called after all known parameters were read. It
-// refuses unknown parameters, because a filter with a misspelt name would show everything.
+// Wrong returns what is wrong with the parameters. Call it after all parameters have been read: it refuses
+// those that were not, because with a misspelt filter the answer would show everything.
 func (q *Query) Wrong() error {
 	for name := range q.Values {
 		if !q.OfPage && !slices.Contains(q.known, name) {
@@ -85,7 +85,7 @@ func (q *Query) Flag(name string) bool {
 	}
 }
 
-// Prefix reads the path that answers must be at or below.
+// Prefix reads the parameter `prefix`: the answer shows only what is at or below this path.
 func (q *Query) Prefix() string {
 	p := q.Text("prefix")
 	if p != "" && p[0] != '/' {

@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 )
 
-// BadRequest refuses a question that is wrong in itself.
+// BadRequest refuses a question that no server could answer.
 func BadRequest(format string, args ...any) error {
 	return port.Refuse(http.StatusBadRequest, format, args...)
 }

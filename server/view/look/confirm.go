@@ -5,9 +5,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Confirmed drops cycles that never existed at one moment, because a scan looks at one lock after another. A
-// contender waits as long as its node exists. So if all nodes of a cycle exist at one moment, all its
-// contenders wait at that moment.
+// Confirmed drops false deadlocks. A scan looks at one lock after another, so it may show a cycle of waits
+// that never existed at one moment. Confirmed looks whether all nodes of the cycle exist at one moment. Then
+// the cycle is real, because a contender waits as long as its node exists.
 func (l *Looker) Confirmed(g *recipe.Graph) *recipe.Graph {
 	if len(g.Cycles) == 0 {
 		return g
@@ -24,7 +24,7 @@ func (l *Looker) Confirmed(g *recipe.Graph) *recipe.Graph {
 		for i := range g.Edges {
 			e := &g.Edges[i]
 			if !e.Cycle || checked > most {
-				return // the edges of cycles come first
+				return // only edges of cycles matter, and they come first
 			}
 			checked++
 			q := recipe.Lock{Path: e.Path}

@@ -1,5 +1,6 @@
-// Package look looks at the locks and sessions of a server's state, in bounded pieces. One scan of all locks
-// serves many requests, until the state has changed or the scan is old. A costly scan serves for longer.
+// Package look finds the locks and sessions in a server's state. It takes the state lock only for a part of
+// the work at a time. The result of one scan of all locks serves many requests, until the state has changed
+// or the result is old. The more a scan costs, the longer its result is used.
 package look
 
 import (
@@ -23,8 +24,8 @@ import (
 // Troubles lists the problems with the locks of one scan.
 type Troubles struct {
 	At    time.Time
-	Twice int // number of locks that are held twice
-	Over  int // number of holders whose maximum hold is over
+	Twice int // number of locks that two contenders hold at a time, although only one may
+	Over  int // number of holders that have exceeded their own maximum hold
 }
 
 func (t *Troubles) find(list []recipe.Queue) {
@@ -37,7 +38,7 @@ func (t *Troubles) find(list []recipe.Queue) {
 	}
 }
 
-// Source is what a looker looks at.
+// Source is the server whose locks and sessions a looker finds.
 type Source interface {
 	turns.Watches
 	// View runs f under the read side of the state lock, if there is a state.
@@ -76,7 +77,7 @@ type Scan struct {
 	by                 *Looker
 }
 
-// lazyGraph is a wait graph that is built when it is first asked for.
+// lazyGraph is a wait graph that is built on first use.
 type lazyGraph struct {
 	once sync.Once
 	*recipe.Graph
@@ -90,8 +91,8 @@ func (g *lazyGraph) of(l *Looker, locks []recipe.Queue) *recipe.Graph {
 // WaitGraph returns the wait graph of all locks.
 func (s *Scan) WaitGraph() *recipe.Graph { return s.graph.of(s.by, s.Locks) }
 
-// Seen returns the locks that an answer may show, their wait graph, and the number of locks that it may not
-// show. If `all` is true, it may show all locks.
+// Seen returns what an answer may show: the locks, a function that returns their wait graph, and the number
+// of locks that are left out. If `all` is true, it leaves out none.
 func (s *Scan) Seen(all bool) (list []recipe.Queue, graph func() *recipe.Graph, hidden int) {
 	if all || s.unlisted == 0 {
 		return s.Locks, s.WaitGraph, 0
@@ -99,18 +100,18 @@ func (s *Scan) Seen(all bool) (list []recipe.Queue, graph func() *recipe.Graph, 
 	return s.listed, func() *recipe.Graph { return s.listedGraph.of(s.by, s.listed) }, s.unlisted
 }
 
-// The type scans keeps the newest scan for a while.
+// scans keeps the newest scan, so that several requests can use it.
 type scans struct {
 	mu     sync.Mutex // held during a scan: other requests wait for its result
 	newest *Scan
 	drop   *time.Timer
 }
 
-// A scan is used for costShare times as long as it took. If nothing has changed, it is used for at least
-// FreshFor. So scanning costs a small part of one processor for any number of requests. A scan that no
-// request has replaced is dropped after keepScan.
+// A scan may be used for costShare times as long as it took. It may be used for FreshFor, if that is longer
+// and the state has not changed. So however many requests come, scanning costs only a small part of one
+// processor. After keepScan an unused scan is dropped, to free its memory.
 const (
-	FreshFor  = 5 * time.Second // not longer, because watches change without a new zxid
+	FreshFor  = 5 * time.Second // no longer: even if nothing is written, clients set and remove watches
 	costShare = 10
 	keepScan  = 20 * time.Second
 )
@@ -120,7 +121,7 @@ func (l *Looker) Locks(ctx context.Context) (*Scan, error) {
 	s := &l.scans
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var zxid int64 // read before the scan, so that a change during the scan makes it old
+	var zxid int64 // read before the scan: if the state changes while the scan runs, the result counts as old
 	top := l.showAll
 	l.source.View(func(st *state.State) { zxid, top = st.Zxid(), top || st.Tree().Shows("/any") })
 	if n := s.newest; n != nil {
@@ -171,7 +172,7 @@ func (l *Looker) scan(ctx context.Context) (*Scan, error) {
 	return n, nil
 }
 
-// all() runs all steps of a look at locks.
+// all() runs a look at locks to its end, one step after another, each under the state lock.
 func (l *Looker) all(ctx context.Context, look interface {
 	Step(*tree.Tree) (more bool)
 	Rest()
@@ -204,7 +205,8 @@ func (l *Looker) At(ctx context.Context, path string) (q recipe.Queue, at *locks
 // SessionsAtOnce is how many sessions Each looks up under one hold of the state lock.
 const SessionsAtOnce = 256
 
-// Each calls f, under the state lock, for each of these sessions that still exists.
+// Each calls f for the sessions with these ids. It skips ids of sessions that no longer exist. f runs under
+// the state lock.
 func (l *Looker) Each(ctx context.Context, ids []int64, f func(session.Session, *tree.Tree)) error {
 	for part := range slices.Chunk(ids, SessionsAtOnce) {
 		if ctx.Err() != nil {

@@ -8,7 +8,8 @@ import (
 
 // CatchUp compares the tree with the watches of a client that lost its connection at zxid r.RelativeZxid. It
 // reports the events that the client missed and arms the watches that missed nothing. A change of a node that
-// the client may not read also uses up the watch, but is not reported. The paths are parts of r.
+// the client may not read also uses up the watch, but is not reported. The strings that arm() and tell() get
+// share the memory of r.
 func (t *Nodes) CatchUp(ids []jute.ID, r *jute.SetWatches,
 	arm func(watches.Kind, string), tell func(jute.EventType, string)) {
 	var asked acl.Asker

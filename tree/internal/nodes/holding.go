@@ -20,7 +20,7 @@ type Holdings struct {
 // Holding has the ephemeral nodes of a session.
 type Holding struct {
 	Nodes []*Node // Node.Slot is a node's position here
-	Paths int     // bytes that the paths of these nodes take in a listing
+	Paths int     // bytes that the paths of the session's nodes take in a listing
 	Slot  int     // position in Holdings.Owners
 }
 
@@ -114,7 +114,7 @@ func appendEphemerals(b []byte, nodes []*Node, prefix string) []byte {
 	}
 	type entry struct {
 		path          string
-		copied, grown uint32 // the path's buckets in the copied set and in the set that grew
+		copied, grown uint32 // the path's hash buckets in the copy, and in the Java set that was copied
 		czxid         int64
 	}
 	copied, grown := jute.CopiedTable(len(nodes)), jute.GrownTable(len(nodes))

@@ -12,7 +12,7 @@ import (
 type Long struct {
 	Stat []byte // only for getChildren2: the Stat follows the list
 
-	kept  []byte // the list
+	kept  []byte // the encoded list; nil: it is not built yet
 	nodes []*Node
 
 	// For a list of children: List keeps the list in dir.cache if dir.cache still holds `mark`.

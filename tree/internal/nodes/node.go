@@ -56,8 +56,8 @@ func (n *Node) Children() int {
 	return len(n.Dir.Nodes)
 }
 
-// stat() returns what clients see. The parents' cv never counted the built-in nodes, so the cversion of / and
-// /zookeeper starts negative. Tools expect this.
+// stat() returns what clients see. The built-in nodes were never counted in the cv of their parents, so the
+// cversion of / and /zookeeper starts negative. Tools expect this.
 func (n *Node) stat() jute.Stat {
 	children := int32(n.Children())
 	s := jute.Stat{

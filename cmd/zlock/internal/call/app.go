@@ -25,7 +25,7 @@ type Call struct {
 type App struct {
 	Stdin          *os.File
 	Stdout, Stderr io.Writer
-	Terminal       bool // standard output is a terminal
+	Terminal       bool // whether standard output is a terminal
 	Getenv         func(string) string
 	Interrupted    bool // SIGINT ended the command
 }
@@ -35,11 +35,12 @@ func (a *App) Say(format string, args ...any) {
 	fmt.Fprintf(a.PatientStderr(), "zlock: %s\n", Clean(fmt.Sprintf(format, args...)))
 }
 
-// PatientStderr returns standard error for messages that must not block zlock.
+// PatientStderr returns a writer for messages on standard error. It does not block for long, even if the
+// reader of the messages has stopped.
 func (a *App) PatientStderr() io.Writer { return patient{a.Stderr} }
 
-// The type patient waits for the reader of its output only for a short time. So if the lock is lost, zlock
-// can end COMMAND in time even if the reader of zlock's messages has stopped.
+// patient is a writer that waits for its reader only for a short time. zlock must be able to end COMMAND when
+// the lock is lost, even if the reader of zlock's messages has stopped.
 type patient struct{ io.Writer }
 
 func (p patient) Write(b []byte) (int, error) {

@@ -10,19 +10,20 @@ import (
 const (
 	ExitOK          = 0
 	ExitNo          = 1                    // the answer is no, or the list is empty
-	exitError       = 2                    // check and break found no answer
+	exitError       = 2                    // check and break could not find out the answer
 	ExitCycle       = 3                    // wait-graph found a cycle
 	ExitNoSession   = 120                  // no usable session within --connect-timeout
 	ExitRevoked     = 121                  // the lock was revoked, and COMMAND stopped
 	ExitLost        = 122                  // the lock was lost while COMMAND ran
 	ExitMaxHold     = 123                  // --max-hold reached
-	ExitNotAcquired = 124                  // the lock was not acquired (-n, -w)
+	ExitNotAcquired = 124                  // the lock was not acquired, or not in time (-n, -w)
 	ExitFailed      = supervise.ExitFailed // usage or internal error
 	ExitNotExec     = supervise.ExitNotExecutable
 	ExitNotFound    = supervise.ExitNotFound
 )
 
-// OnlyNo gives an error exit code 2, unless it is the answer "no" or a mistake in the command line.
+// OnlyNo lets a command exit with 1 only for the answer "no". Any other error gets the exit code 2, except a
+// mistake in the command line.
 func OnlyNo(err error) error {
 	if err == nil || cli.HasCode(err, ExitNo) {
 		return err

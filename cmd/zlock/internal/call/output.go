@@ -35,7 +35,7 @@ type Printer struct {
 	Format string
 	bold   bool
 	header []string
-	table  *tabwriter.Writer // holds the rows so far and writes to text; nil: no rows
+	table  *tabwriter.Writer // collects the rows of a table, and writes to text; nil: no rows yet
 	text   strings.Builder
 	err    error
 }
@@ -45,8 +45,8 @@ func (a *App) Printer(format string, header ...string) *Printer {
 	return &Printer{w: a.Stdout, Format: format, header: header, bold: a.Terminal && a.Getenv("NO_COLOR") == ""}
 }
 
-// Row adds a row: the cells, or in JSON the object. It formats a time for people in a table, and for programs
-// otherwise. A table shows as many cells as it has columns.
+// Row adds a row: the cells, or with -o json the object. A table shows a time in a form for people, and only
+// as many cells as it has columns.
 func (p *Printer) Row(obj any, cells ...any) {
 	if p.Format == JSON {
 		p.fail(cli.WriteJSON(p.w, obj))
@@ -102,8 +102,8 @@ func (p *Printer) Flush() error {
 	return p.err
 }
 
-// Clean makes the text of other clients' nodes harmless: it must not break a line, control a terminal or look
-// like other text.
+// Clean makes text from other clients harmless before zlock shows it: the text cannot break a line, control
+// the terminal, or look like another text.
 func Clean(s string) string { return answer.Visible(s) }
 
 // IsTerminal reports whether f is a terminal.

@@ -21,14 +21,15 @@ func (e *SignalError) Error() string {
 	return fmt.Sprintf("ended by SIG%s", supervise.SignalName(e.Sig))
 }
 
-// Unwrap gives zlock the conventional exit code, without a message.
+// Unwrap returns the exit code for this signal, as an error without a message.
 func (e *SignalError) Unwrap() error { return cli.Exit(supervise.SignalCode(e.Sig)) }
 
-// OutliveReaders makes zlock ignore SIGPIPE, so that zlock goes on and keeps its lock when the reader of its
-// messages is gone.
+// OutliveReaders makes zlock ignore SIGPIPE. Otherwise zlock would end, and lose its lock, when the reader of
+// its messages is gone.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// Interruptible returns a context that ends with a *SignalError when a signal asks zlock to end.
+// Interruptible returns a context that a signal to end zlock ends; the cause is then a *SignalError. The
+// second result stops that.
 func Interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	sigs, done := supervise.Listen(supervise.EndSignals...), make(chan struct{})
@@ -39,7 +40,7 @@ func Interruptible() (context.Context, func()) {
 		}
 	}()
 	return ctx, sync.OnceFunc(func() {
-		// No signal that came before signal.Stop() is lost, because the caller then calls [Interrupted].
+		// The goroutine still handles the signals that have arrived, so that the caller's [Interrupted] knows them.
 		signal.Stop(sigs)
 		close(sigs)
 		<-done
@@ -47,8 +48,8 @@ func Interruptible() (context.Context, func()) {
 	})
 }
 
-// Interrupted returns the signal that ended a context of Interruptible. It returns nil if no signal ended
-// ctx.
+// Interrupted returns the signal that ended a context of Interruptible, as an error. It returns nil if no
+// signal has ended ctx.
 func Interrupted(ctx context.Context) error {
 	if e, ok := errors.AsType[*SignalError](context.Cause(ctx)); ok {
 		return e
@@ -66,9 +67,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// WhileRead returns a context that ends when the reader of standard output is gone. SIGPIPE ends a program
-// that writes, but a command that waits for news would notice only with its next line, and could outlive its
-// reader.
+// WhileRead returns a context that ends when the reader of standard output is gone. Otherwise a command that
+// waits for news would run on without a reader: only its next line would bring it a SIGPIPE.
 func (a *App) WhileRead(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if out, ok := a.Stdout.(*os.File); ok {

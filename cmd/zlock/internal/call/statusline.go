@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// StatusLine shows progress. On a terminal it overwrites one line. Elsewhere it writes a new line when the
-// kind of message changes, and otherwise at most one line in each period of statusEvery.
+// StatusLine shows progress. On a terminal it overwrites one line. Elsewhere it writes lines: one at each new
+// kind of message, and for messages of the same kind at most one every statusEvery.
 type StatusLine struct {
 	w        io.Writer
 	terminal bool
-	open     bool // whether the cursor is after the line
+	open     bool // a line is shown, and the cursor is still at its end
 	last     string
 	told     time.Time
 }
@@ -42,7 +42,7 @@ func (s *StatusLine) Tell(kind, text string) {
 	s.last = kind
 }
 
-// News shows a text, unless it was the last one shown.
+// News shows a text. It shows nothing if the text is the same as the last one.
 func (s *StatusLine) News(text string) {
 	if text != s.last {
 		s.Tell(text, text)

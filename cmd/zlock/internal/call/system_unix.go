@@ -11,11 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ttyPgrp returns the foreground process group of a terminal. It returns 0 if fd is not a terminal.
+// ttyPgrp returns the foreground process group of a terminal. It returns 0 if fd is not a terminal, and -1 if
+// the group cannot be read.
 func ttyPgrp(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	if err != nil {
-		// If the terminal is not the controlling terminal of this process, its group cannot be read: return -1.
+		// A terminal has a size. If this is one, it is not this process's controlling terminal: then the system
+		// does not tell its group.
 		if _, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ); err != nil {
 			return 0
 		}
@@ -27,7 +29,7 @@ func ttyPgrp(fd int) int {
 // awaitUnread waits until the other end of a pipe, socket or terminal is closed.
 func awaitUnread(fd int) bool {
 	for {
-		fds := []unix.PollFd{{Fd: int32(fd)}} // no events are needed: poll always reports errors
+		fds := []unix.PollFd{{Fd: int32(fd)}} // ask for no events: poll reports a closed reader in any case
 		_, err := unix.Poll(fds, -1)
 		switch {
 		case err == nil:
@@ -43,5 +45,5 @@ func awaitUnread(fd int) bool {
 func DieOfInterrupt() {
 	signal.Reset(syscall.SIGINT)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
-	time.Sleep(time.Second) // wait, because another thread may receive the signal
+	time.Sleep(time.Second) // the signal may end the process a moment later, in another thread
 }

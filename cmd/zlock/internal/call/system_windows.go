@@ -2,7 +2,7 @@ package call
 
 import "golang.org/x/sys/windows"
 
-// ttyPgrp returns -1 for a console, else 0.
+// ttyPgrp returns -1 for a console, which has no process group, and otherwise 0.
 func ttyPgrp(fd int) int {
 	var mode uint32
 	if windows.GetConsoleMode(windows.Handle(fd), &mode) != nil {

@@ -21,7 +21,7 @@ func (v duration) String() string {
 	if *v.d == 0 {
 		return ""
 	}
-	// 1m0s becomes 1m and 1h0m0s becomes 1h, but 20s must not become 2.
+	// Cut off zero seconds and minutes: 1m0s becomes 1m and 1h0m0s becomes 1h, but 20s must not become 2.
 	s := v.d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -47,7 +47,7 @@ func (v duration) Set(s string) error {
 	return nil
 }
 
-// `longest` bounds a duration, so that the sum of a few durations does not overflow.
+// longest is the longest duration that a flag may have. The sum of a few such durations does not overflow.
 const longest = 1e9 * time.Second
 
 // ParseDuration parses a duration in the syntax of flags.

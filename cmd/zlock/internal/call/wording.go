@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// HostOf returns the host of a contender, or else its session.
+// HostOf returns the name of a contender's host, or its session if the contender does not tell its host.
 func HostOf(e recipe.Entry) string {
 	if e.Owner != nil && e.Owner.Host != "" {
 		return e.Owner.Host
@@ -16,7 +16,7 @@ func HostOf(e recipe.Entry) string {
 	return e.Session.String()
 }
 
-// Clock formats a time for people, without the date if it is recent.
+// Clock formats a time for people. It leaves out the date if the time is less than a day ago.
 func Clock(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -27,7 +27,7 @@ import (
 type AdminFlags struct {
 	addr    string
 	Timeout time.Duration
-	auth    Flags // the auth file, and how the admin port uses TLS
+	auth    Flags // only the file of identities and the TLS files are used
 }
 
 // AddAdminFlags adds the options of a command that uses the admin listener. `changes` says that the command
@@ -76,8 +76,8 @@ func (f *AdminFlags) Address(c *call.Call) string {
 	return cmp.Or(f.addr, c.Getenv("ZLOCK_ADMIN"), "127.0.0.1:8181")
 }
 
-// WithAdmin calls do() with the admin listener. The context of do() ends at the command's timeout or at a
-// signal.
+// WithAdmin calls do() with a client of the admin listener. The context of do() ends at a signal, or when the
+// command's timeout is over.
 func WithAdmin(c *call.Call, f *AdminFlags, do func(context.Context, Admin) error) error {
 	if err := f.auth.readAuth(c.App); err != nil {
 		return err
@@ -86,7 +86,7 @@ func WithAdmin(c *call.Call, f *AdminFlags, do func(context.Context, Admin) erro
 	if err != nil {
 		return err
 	}
-	said := map[string]bool{} // remarks so far: a list arrives in parts, which may repeat one
+	said := map[string]bool{} // remarks that were shown: each part of a long list may bring the same one
 	a.tell = func(what string) {
 		if !said[what] {
 			said[what] = true
@@ -109,8 +109,8 @@ func WithAdmin(c *call.Call, f *AdminFlags, do func(context.Context, Admin) erro
 	return cmp.Or(call.Interrupted(ctx), a.unreachable(context.DeadlineExceeded))
 }
 
-// adminHTTP returns a client that sends requests only to the admin listener, because a request may carry the
-// super user's password. A proxy from the environment, or the target of a redirect, would see the password.
+// adminHTTP returns an HTTP client that uses no proxy and follows no redirect: a request may carry the super
+// user's password, and only the admin listener may see it.
 func adminHTTP(conf *tls.Config) *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{TLSClientConfig: conf},
@@ -125,7 +125,7 @@ func (a Admin) Ask(ctx context.Context, path string, q url.Values, into any) err
 	}
 	err := a.Do(ctx, http.MethodGet, path, nil, into)
 	if errors.Is(err, errNotSuper) {
-		a.authorization = "" // the identity is valid only for nodes: repeat the request without it
+		a.authorization = "" // the user's identity is not the super user's: ask again as everyone may
 		return a.Do(ctx, http.MethodGet, path, nil, into)
 	}
 	return err
@@ -137,7 +137,7 @@ type Admin struct {
 	http          *http.Client
 	authorization string            // header, "" for none
 	Token         string            // from the page of the lock view, needed for the actions of that page
-	tell          func(what string) // shows the user a remark of an answer
+	tell          func(what string) // shows the user a remark that comes with an answer
 }
 
 // Do sends a request and reads the answer, one JSON object.
@@ -208,11 +208,11 @@ func (a Admin) Open(ctx context.Context, method, path string, body any) (io.Read
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // the beginning of the text is enough
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // ignore an error: what has arrived is enough
 	return nil, refused(resp, text)
 }
 
-// Misread returns the error for an answer that zlock cannot read.
+// Misread returns the error for an answer of the server that zlock cannot parse.
 func (a Admin) Misread(err error) error {
 	return fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// completionPatience is short: the user has just pressed the tab key.
+// completionPatience bounds a completion, because the user has pressed the tab key and waits.
 const completionPatience = 300 * time.Millisecond
 
 // NamesBelow lists a node's children if the server answers soon.

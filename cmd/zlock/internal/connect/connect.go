@@ -28,8 +28,7 @@ func AnswerWithin(ctx context.Context, d time.Duration) (context.Context, contex
 		cli.Exitf(call.ExitNoSession, "no answer from the servers within %v", d))
 }
 
-// logger returns the client's logger: it shows warnings and errors, unless the flags ask for
-// more or less.
+// logger returns a logger for the client. It shows warnings and errors, or more or less as the flags say.
 func (f *Flags) logger(a *call.App) *slog.Logger {
 	switch {
 	case f.verbose > 1:
@@ -42,14 +41,14 @@ func (f *Flags) logger(a *call.App) *slog.Logger {
 	return slog.New(plainLog{a})
 }
 
-// plainLog writes warnings in the form of zlock's own messages.
+// plainLog is a log handler that writes warnings as zlock writes its own messages.
 type plainLog struct{ a *call.App }
 
 func (plainLog) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
 func (p plainLog) WithAttrs([]slog.Attr) slog.Handler         { return p }
 func (p plainLog) WithGroup(string) slog.Handler              { return p }
 
-// Handle writes the message and the values, without their keys, which are for machines.
+// Handle writes the message and the values. It leaves out the keys, which people do not need.
 func (p plainLog) Handle(_ context.Context, r slog.Record) error {
 	text := r.Message
 	r.Attrs(func(at slog.Attr) bool {
@@ -63,8 +62,8 @@ func (p plainLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Dial opens a session. Options that can never work are a usage error. If there is no session in time, the
-// exit code is 120.
+// Dial opens a session. If the options can never work, the error is a usage error. If there is no session in
+// time, the error has the exit code 120.
 func Dial(ctx context.Context, c *call.Call, f *Flags) (*client.Client, error) {
 	servers, chroot, err := f.Address(c.Getenv)
 	if err != nil {
@@ -92,21 +91,21 @@ func Dial(ctx context.Context, c *call.Call, f *Flags) (*client.Client, error) {
 			why = ": " + strings.ReplaceAll(trouble, "\n", "; ")
 		}
 		return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v%s%.0w", servers,
-			f.ConnectTimeout, why, err) // `why` has the text of err; %.0w keeps err for errors.Is
+			f.ConnectTimeout, why, err) // %.0w prints nothing, as why has the text, but keeps err for errors.Is
 	default:
 		return nil, cli.Exitf(call.ExitNoSession, "no session with %s: %w", servers, err)
 	}
 }
 
-// CloseTimeout bounds how long a command waits, at its end, for the removal of its nodes. The remaining nodes
-// end with the session.
+// CloseTimeout bounds how long a command that ends waits until the server has removed its nodes. Nodes that
+// are left then end with the session.
 const CloseTimeout = 5 * time.Second
 
 // HangUp ends the session.
 func HangUp(c *call.Call, cl *client.Client) {
 	limit := CloseTimeout
 	if cl.State() != client.StateReady {
-		limit = 0 // no server answers: the nodes end with the session
+		limit = 0 // do not wait: no server would answer, and the nodes end with the session
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

@@ -28,7 +28,7 @@ type Flags struct {
 	verbose     int
 	Quiet       bool
 	Credentials []zk.Auth
-	Margin      time.Duration // set by commands; there is no flag for it
+	Margin      time.Duration // commands set it, and it has no flag
 }
 
 // AddFlags adds the options of a command that opens a session.
@@ -55,8 +55,8 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	return f
 }
 
-// AddAskFlags adds the options of a command that only asks the servers. The command ends after --timeout,
-// even without a session.
+// AddAskFlags adds the options of a command that only asks a question. It gives up after --timeout, even if
+// it has no session yet.
 func AddAskFlags(fs *pflag.FlagSet) *Flags {
 	f := AddFlags(fs)
 	f.Timeout = AnswerTimeout
@@ -135,7 +135,7 @@ type TLSFiles struct {
 	TLS           bool
 	Cert, Key, CA string
 	ServerName    string
-	prefix        string // prefix of the flags' names, if not "tls-"
+	prefix        string // the names of the flags begin with it; empty: with "tls-"
 }
 
 // TLSConfig reads the files and returns the configuration. It returns nil if the connection uses no TLS.
@@ -168,11 +168,12 @@ func (f *TLSFiles) TLSConfig() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// LayoutOption returns the option for the name of a layout. It returns none for an empty name.
+// LayoutOption returns the client's option for the layout with this name. It returns no option if the name is
+// empty.
 func LayoutOption(name string) []client.Option {
 	l, err := recipe.ParseLayout(name)
 	if err != nil {
-		return nil // the name is empty: the flag refuses other unknown names
+		return nil // empty: the flag accepts no other unknown name
 	}
 	return []client.Option{client.WithLayout(l)}
 }

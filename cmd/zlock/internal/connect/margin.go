@@ -27,13 +27,13 @@ func CheckMargin(asked bool, timeout, killAfter time.Duration) error {
 		timeout, killAfter, need, killFor(timeout))
 }
 
-// MarginFor returns the time from the loss of the lease here to the moment when the server may grant the lock
-// to another client. It is enough to kill processes that do not end by themselves, with two seconds for
+// MarginFor returns how long before its end zlock must treat a lock as lost. In that time zlock can end
+// COMMAND: processes that do not end by themselves are killed after killAfter, and two seconds are for
 // delays.
 func MarginFor(killAfter time.Duration) time.Duration { return killAfter + 2*time.Second }
 
-// NeededTimeout returns the shortest session timeout, in whole seconds, that leaves room for two heartbeats
-// before the margin begins. It repeats the rule that package client enforces.
+// NeededTimeout returns the shortest session timeout, in whole seconds, that has room for this margin and for
+// two heartbeats before it. Package client has the same rule.
 func NeededTimeout(margin time.Duration) time.Duration {
 	return (time.Duration(float64(margin)/beforeMargin) + time.Second - 1).Truncate(time.Second)
 }
@@ -43,12 +43,12 @@ func killFor(timeout time.Duration) time.Duration {
 	return max(0, (time.Duration(float64(timeout)*beforeMargin) - 2*time.Second).Truncate(time.Second))
 }
 
-// beforeMargin is the part of a session timeout that a margin may use. The rest is for the drift of clocks
-// and for two heartbeats.
+// beforeMargin is the part of a session timeout that a margin may use. Clocks that drift and two heartbeats
+// need the rest.
 const beforeMargin = 1 - 0.005 - 2*0.2
 
-// tooShort explains why the client refused to begin: the server may have granted a shorter
-// session timeout than zlock asked for.
+// tooShort explains why the client refused the session's timeout. The server may have granted a shorter one
+// than zlock asked for, so tooShort opens a session to see.
 func tooShort(ctx context.Context, c *call.Call, f Flags, err error) error {
 	killAfter := f.Margin - MarginFor(0)
 	f.Margin = 0

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state/config"
 )
 
-// compare compares the servers with each other and with the members that they list. It returns problems and
-// remarks.
+// compare compares the servers with each other, and with the members that they list. `wrong` has the problems
+// that it finds, and `worth` has remarks.
 func compare(ctx context.Context, found []finding, list []string) (wrong, worth []string) {
 	versions := map[string][]string{}
 	config := ""
@@ -38,8 +38,8 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 	if len(members) == 0 {
 		return wrong, worth
 	}
-	// The list of members has only the ports without TLS. If a server was asked over TLS, compare only the
-	// hosts.
+	// The list of members has no TLS ports. If a server was asked over TLS, its port is not in the list, so
+	// compare only the hosts.
 	secure := slices.ContainsFunc(found, func(f finding) bool { return f.Certificate != nil })
 	same := sameServer(ctx, secure)
 	for _, server := range list {
@@ -73,7 +73,7 @@ func clientAddrs(data string) (list []string) {
 			return nil
 		}
 		if net.ParseIP(host).IsUnspecified() {
-			// The member listens on all addresses: use its address for peers.
+			// The member listens on all its addresses: take the host at which its peers reach it.
 			host, _, _ = net.SplitHostPort(member.Peer)
 		}
 		list = append(list, net.JoinHostPort(host, port))
@@ -81,9 +81,9 @@ func clientAddrs(data string) (list []string) {
 	return list
 }
 
-// sameServer returns a function that reports whether two addresses can belong to the same server. It looks up
-// the hosts, because one address may have a name where the other has a number. Unless `anyPort` is true, the
-// ports must be equal, too.
+// sameServer returns a function that reports whether two addresses can be the same server's. It looks the
+// hosts up, because one address may have a name and the other a number. The ports must be equal, too, unless
+// `anyPort` is true.
 func sameServer(ctx context.Context, anyPort bool) func(a, b string) bool {
 	known := map[string][]string{}
 	look := func(host string) []string {

@@ -46,8 +46,8 @@ Exit code: 0, or 1 if something is wrong.`,
 	}
 }
 
-// cells() returns the finding in the order of the columns. Plain output gets new columns only at
-// its end.
+// cells() returns the cells of the row for a server. Scripts read the plain output by position, so new
+// columns come at its end.
 func (f *finding) cells(plain bool) []any {
 	verdict := "ok"
 	switch {
@@ -139,8 +139,8 @@ func doctor(c *call.Call, conn *connect.Flags, admin *connect.AdminFlags, killAf
 	return nil
 }
 
-// wayOut returns advice for the case that none of the named servers serves. The majority is certainly lost
-// only if the user has named all servers.
+// wayOut returns advice for the case that none of the named servers serves. If the user has not named all
+// servers, the others may still have a majority.
 func wayOut(list []string) string {
 	if len(list) == 1 {
 		return list[0] + " does not serve, and no other server was named: name all servers of the cluster, and " +
@@ -182,13 +182,13 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 	f.Certificate = cert
 	f.readSrvr(srvr)
 	f.asked = time.Now()
-	mntr, _, _ := word(ctx, conn, server, "mntr") // the word srvr has shown whether the server answers
+	mntr, _, _ := word(ctx, conn, server, "mntr") // ignore an error: srvr has shown whether the server answers
 	f.readMntr(mntr)
 	one := *conn
-	one.Servers, one.Chroot, one.Margin, one.Quiet = server, chroot, 0, true // judge() reports a short margin
+	one.Servers, one.Chroot, one.Margin, one.Quiet = server, chroot, 0, true // no margin: judge() checks it
 	cl, err := connect.Dial(ctx, c, &one)
 	if err != nil {
-		// If the port speaks another protocol, TLS or HTTP, the mistake is in this call, not in the cluster.
+		// A server that is asked over the wrong protocol is not down: then the mistake is in this call.
 		f.unreachable, f.down = true, strings.Contains(srvr, "ZooKeeper") || strings.Contains(srvr, "Zookeeper")
 		text := strings.ReplaceAll(err.Error(), ": "+server+": ", ": ")
 		switch {
@@ -222,7 +222,7 @@ func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chr
 	return f
 }
 
-// probe() measures a server over a connection of its own, without a lock.
+// probe() measures how fast a server answers. It uses a connection of its own, and no lock.
 func probe(ctx context.Context, f *finding, chroot string, conn *connect.Flags) error {
 	cfg, err := conn.TLSConfig()
 	if err != nil {
@@ -245,13 +245,14 @@ func probe(ctx context.Context, f *finding, chroot string, conn *connect.Flags) 
 		best = min(best, time.Since(begun))
 	}
 	f.RoundTrip = float64(best.Microseconds()) / 1000
-	if n, err := raw.Get(ctx, "/zookeeper/config"); err == nil { // a client may lack the right to read it
+	if n, err := raw.Get(ctx, "/zookeeper/config"); err == nil { // not every client may read it: ignore an error
 		f.config = string(n.Data)
 	}
 	return probeWrites(ctx, f, raw, chroot)
 }
 
-// probeWrites creates a node, a container if possible, and removes it in a transaction.
+// probeWrites shows whether a session can write. It creates a node, as a container if the server has these,
+// and removes it in a transaction.
 func probeWrites(ctx context.Context, f *finding, raw *zk.Conn, chroot string) error {
 	parent := ""
 	if chroot != "" {

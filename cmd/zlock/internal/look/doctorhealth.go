@@ -12,15 +12,15 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-// health is the health report of a zlockd: the server decides what is wrong and what to do.
+// health is the health report of a zlockd. The server itself decides what is wrong, and says what to do.
 type health struct {
 	Reasons []string `json:"reasons"`
 	Notices []string `json:"notices"`
 	Uptime  int64    `json:"uptime_ms"`
 }
 
-// adminsOf returns the admin listener of each server. `named` is a list of these listeners, or only one
-// listener. In that case each server's listener has the same port, on the server's own host.
+// adminsOf returns the admin listener of each server. `named` is a list of them, or a single one: then every
+// server has its listener on its own host, at the same port.
 func adminsOf(servers []string, named string) ([]string, error) {
 	list := strings.Split(named, ",")
 	switch {
@@ -80,9 +80,9 @@ func askHealth(ctx context.Context, c *call.Call, f *finding, flags *connect.Adm
 	return nil
 }
 
-// runsFor reports whether the server that has this uptime can be the server of the finding. Several servers
-// may run on one host.
+// runsFor reports whether a server that has run for `uptime` can be the server of this finding. On a host
+// with several servers, the admin listener may belong to another one.
 func (f *finding) runsFor(uptime time.Duration) bool {
-	const round = time.Second // rounding of both uptimes
+	const round = time.Second // both times since the start are rounded to a second
 	return uptime >= f.uptime && uptime <= f.uptime+time.Since(f.asked)+round
 }

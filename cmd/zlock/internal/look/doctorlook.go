@@ -30,9 +30,9 @@ func endsIn(left time.Duration) string {
 	return fmt.Sprintf("ends in %d days", int(left.Hours()/24))
 }
 
-// word() sends a four-letter word to a server. It returns the server's answer and when the server's
-// certificate ends; `ends` is nil without TLS. If the server can be reached but does not answer, the answer
-// is "" and err is nil.
+// word() sends a four-letter word to a server, and returns the answer. `ends` is when the server's
+// certificate ends, or nil without TLS. If the server accepts the connection and does not answer, the answer
+// is empty, and there is no error.
 func word(ctx context.Context, f *connect.Flags, server, word string) (
 	answer string, ends *time.Time, err error) {
 	cfg, err := f.TLSConfig()

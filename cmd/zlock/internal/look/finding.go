@@ -17,7 +17,7 @@ type finding struct {
 	Containers  bool       `json:"containers"`
 	Multi       bool       `json:"multi"`
 	Margin      float64    `json:"marginSeconds"`
-	Sync        *float64   `json:"syncMs,omitempty"` // mean time of a sync of the log
+	Sync        *float64   `json:"syncMs,omitempty"` // mean time to sync the server's log to disk
 	OpenFiles   int64      `json:"openFiles,omitempty"`
 	MaxFiles    int64      `json:"maxFiles,omitempty"`
 	Certificate *time.Time `json:"certificateExpires,omitempty"`
@@ -25,7 +25,7 @@ type finding struct {
 	Note        string     `json:"note,omitempty"`
 
 	unreachable bool
-	down        bool   // the server is down; the mistake is not in this call
+	down        bool   // the server itself is down, so another call would not help
 	config      string // the server's list of members
 	uptime      time.Duration
 	asked       time.Time // just before doctor read uptime
@@ -48,7 +48,7 @@ func (f *finding) note(format string, args ...any) {
 // clockApart is how many seconds the clock of a server may differ from this machine's without a note.
 const clockApart = 5.0
 
-// judge() adds the problems of a server that a client can see. A zlockd reports the other problems itself.
+// judge() adds the problems that a client can see. A zlockd also reports those that only the server sees.
 func (f *finding) judge(short bool, asked time.Duration) {
 	if short {
 		f.note("it grants a session timeout shorter than the %v asked for", asked)

@@ -44,7 +44,7 @@ a time. Exit code: 0, or 3 if there is a cycle.`,
 	}
 }
 
-// shownParty is a party of a wait in JSON; shownEdge is one wait.
+// shownParty is one end of a wait in JSON. shownEdge is the wait.
 type shownParty struct {
 	Task    string `json:"task,omitempty"`
 	Session int64  `json:"session,string"`

@@ -34,8 +34,8 @@ without a value says that there is no leader.`,
 					if *watch {
 						ctx, stop := c.WhileRead(ctx)
 						defer stop()
-						// Observe repeats a failed read silently, so ask once more for the error: the path
-						// may hold something other than an election.
+						// Observe does not return the error of a failed read, but tries again. Read the leader once before it:
+						// then the user sees an error, for example if the path has no election.
 						if _, err := el.Leader(ctx); err != nil {
 							return err
 						}

@@ -76,7 +76,7 @@ func (l *lister) run(ctx context.Context, c *call.Call, format string, r reader)
 			return err
 		}
 		if call.Sleep(ctx, 2*time.Second) != nil {
-			return nil // the user or --timeout ends the watch
+			return nil // no error: this is how the user, or --timeout, ends a watch
 		}
 	}
 }

@@ -23,7 +23,8 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// With serverFlags a command that reads locks can ask the admin listener instead of opening a session.
+// serverFlags are the flags of commands that read locks. With --server such a command asks the admin
+// listener, and opens no session.
 type serverFlags struct {
 	connect.AdminFlags
 	server bool
@@ -44,12 +45,11 @@ type reader interface {
 	// eachLock calls f() for each lock at `root` or among its children. If `deep` is true, it calls f() for each
 	// lock at or below `root`.
 	eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error
-	// left() says what the last answer lacks. It returns "" if the answer is complete, or if an earlier call has
-	// already reported this.
+	// left() says what the last answer lacks. It returns "" if nothing is missing, or if it has said so before.
 	left() string
 }
 
-// The type incomplete is the last line of an answer in JSON that lacks something.
+// incomplete is a JSON object that follows an answer and says what the answer lacks.
 type incomplete struct {
 	Truncated string `json:"truncated"`
 }
@@ -95,7 +95,7 @@ func look(c *call.Call, f *serverFlags, conn *connect.Flags, read func(context.C
 // nodeByNode reads locks node by node, in a session.
 type nodeByNode struct {
 	*client.Inspector
-	passed []string // directories left out, because this user may not read them
+	passed []string // directories that are left out, because the user has no right to read them
 }
 
 func (n *nodeByNode) left() string {
@@ -122,8 +122,8 @@ func (n *nodeByNode) eachLock(ctx context.Context, root string, deep bool, f fun
 	})
 }
 
-// A view reads locks from the lock view of a zlockd. Users' paths are relative to the chroot; the server's
-// are absolute.
+// view reads locks from the lock view of a zlockd. The paths that the user names are below the chroot; those
+// of the server begin at the root.
 type view struct {
 	connect.Admin
 	chroot string
@@ -177,11 +177,11 @@ func (v view) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error)
 	return &g, nil
 }
 
-// maxAsk is how many entries the lock view returns at a time.
+// maxAsk bounds the rows in one answer of the lock view.
 const maxAsk = 1000
 
-// rows() reads a list of locks or sessions part by part until it has `limit` rows, and returns how many there
-// are in all. It also passes on the raw objects, for -o json.
+// rows() reads a list of locks or sessions, part by part, until it has `limit` rows. It calls f with each
+// row, and with the same row as raw JSON for -o json. `total` is the number of rows at the server.
 func rows[T any](ctx context.Context, a connect.Admin, path string, q url.Values, limit int,
 	f func(json.RawMessage, *T)) (total int, err error) {
 	for at := 0; at < limit; {

@@ -54,7 +54,7 @@ waited for, reason, node, session, token, maker.`,
 	}
 }
 
-// shownEntry is an entry in JSON.
+// shownEntry is a contender in JSON.
 type shownEntry struct {
 	Path         string        `json:"path"`
 	Layout       string        `json:"layout"`
@@ -70,7 +70,7 @@ type shownEntry struct {
 	Raw          string        `json:"raw,omitempty"`
 	WaitingSince time.Time     `json:"waitingSince"`
 	HeldSince    time.Time     `json:"heldSince,omitzero"`
-	BlockedBy    string        `json:"blockedBy,omitempty"` // the last node for which the contender waits
+	BlockedBy    string        `json:"blockedBy,omitempty"` // of several such nodes, the last
 }
 
 func showQueue(c *call.Call, q *recipe.Queue, format string, holders, waiters bool) error {
@@ -150,7 +150,7 @@ func showEntry(p *call.Printer, q *recipe.Queue, e recipe.Entry, holds bool, hos
 	case !holds:
 		pos, since = e.Position, obj.WaitingSince
 	case since.IsZero():
-		since, mark = obj.WaitingSince, "≥" // the earliest time at which the hold can have begun
+		since, mark = obj.WaitingSince, "≥" // not known: but it cannot have held before it came
 	}
 	if o := e.Owner; o != nil {
 		pid, reason = o.PID, o.Reason

@@ -38,7 +38,8 @@ func Export() *call.Command {
 the name that the file must have. To export a stopped server: zlockd export.`)
 }
 
-// fetchCommand returns a command that writes the state to a file, in the format `format`.
+// fetchCommand returns a command that writes the server's state to a file. `format` is the format of the
+// file.
 func fetchCommand(name, format, does, help string) *call.Command {
 	return &call.Command{
 		Name: name, Args: "FILE|-", Least: 1, Most: 1, Does: does, Help: help, Prints: []any{takenFile{}},
@@ -110,7 +111,7 @@ func fetchState(ctx context.Context, c *call.Call, admin connect.Admin, format, 
 	return nil
 }
 
-// The type fetched is a state that zlock receives.
+// fetched is a state that zlock has received, as far as its check has read it.
 type fetched struct {
 	format string
 	zxid   int64
@@ -118,7 +119,7 @@ type fetched struct {
 	bytes  int64
 }
 
-// copy() writes the received state to w, and checks it at the same time.
+// copy() writes the state to w as it arrives, and checks it while it does.
 func (f *fetched) copy(w io.Writer, from io.Reader) error {
 	check, tee := io.Pipe()
 	checked := make(chan error, 1)
@@ -164,7 +165,8 @@ func (f *fetched) check(r io.Reader) (err error) {
 	return nil
 }
 
-// replaceable() refuses to overwrite a file, unless it is a regular file and `force` is set.
+// replaceable() returns an error if zlock must not write to this path: it has a file and `force` is not set,
+// or what it has is not a regular file.
 func replaceable(path string, force bool) error {
 	info, err := os.Stat(path)
 	switch {

@@ -60,7 +60,7 @@ type authority struct {
 	days  int
 	renew bool
 	say   func(format string, args ...any)
-	made  []string // the files that this call has made
+	made  []string // the files made so far, to remove after an error
 }
 
 const (
@@ -68,8 +68,8 @@ const (
 	mostDays      = 100 * 365
 )
 
-// otherFiles matches the names of the files of authorities, servers and peers. A client's
-// certificate in the place of such a file would stop the server that reads it.
+// otherFiles matches names that the files of authorities, servers and peers have. A client must not get such
+// a name: its certificate would replace the server's, and the server would not start.
 var otherFiles = regexp.MustCompile(`^(ca|(server|peer)[0-9]+)$`)
 
 func certify(c *call.Call, a *authority) error {
@@ -111,7 +111,7 @@ func certify(c *call.Call, a *authority) error {
 		name := fmt.Sprintf("zlockd-%d", id)
 		both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 		err = sign(fmt.Sprintf("peer%d", id), &x509.Certificate{Subject: pkix.Name{CommonName: name},
-			DNSNames: []string{name}, ExtKeyUsage: both}) // a peer has only this name
+			DNSNames: []string{name}, ExtKeyUsage: both}) // peers check this name, so it needs no host
 		cert := &x509.Certificate{Subject: pkix.Name{CommonName: a.hosts[0]}, ExtKeyUsage: both[:1]}
 		for _, h := range a.hosts {
 			if ip := net.ParseIP(h); ip != nil {
@@ -127,7 +127,7 @@ func certify(c *call.Call, a *authority) error {
 		if filepath.Base(c.Args[0]) != c.Args[0] {
 			return cli.Usagef("%q is not the name of a file", c.Args[0])
 		}
-		if otherFiles.MatchString(strings.ToLower(c.Args[0])) { // some file systems ignore the case
+		if otherFiles.MatchString(strings.ToLower(c.Args[0])) { // in lower case: some file systems ignore the case
 			return cli.Usagef("%s.pem is not the certificate of a client: give the client another name",
 				c.Args[0])
 		}
@@ -137,7 +137,7 @@ func certify(c *call.Call, a *authority) error {
 		return cli.Usagef("%q is not init, server or client", what)
 	}
 	if err != nil {
-		for _, file := range a.made { // files that remain would make the same command fail
+		for _, file := range a.made { // otherwise the same command would fail again, because these files exist
 			err = errors.Join(err, os.Remove(file))
 		}
 		return cli.Exitf(call.ExitFailed, "%v", err)
@@ -148,7 +148,7 @@ func certify(c *call.Call, a *authority) error {
 	return nil
 }
 
-// hostsOf returns the names and addresses of an existing certificate.
+// hostsOf returns the names and addresses for which an existing certificate is valid.
 func (a *authority) hostsOf(name string) ([]string, error) {
 	pair, err := a.load(name)
 	if err != nil {
@@ -159,7 +159,7 @@ func (a *authority) hostsOf(name string) ([]string, error) {
 		hosts = append(hosts, ip.String())
 	}
 	if i := slices.Index(hosts, pair.Leaf.Subject.CommonName); i > 0 {
-		hosts[0], hosts[i] = hosts[i], hosts[0] // the first name is the subject's
+		hosts[0], hosts[i] = hosts[i], hosts[0] // the name in the subject comes first, as when it was made
 	}
 	return hosts, nil
 }
@@ -181,8 +181,8 @@ func (a *authority) keyFor(name string) (crypto.Signer, error) {
 	return pair.PrivateKey.(crypto.Signer), nil // LoadX509KeyPair returns only signers
 }
 
-// sign() makes a certificate, and its key if the key is missing. The authority in the directory signs it; the
-// authority's own certificate is self-signed. sign() overwrites no key.
+// sign() makes a certificate. It makes a key, too, unless the key's file exists. The authority in the
+// directory signs the certificate; an authority signs its own.
 func (a *authority) sign(name string, cert *x509.Certificate) error {
 	key, err := a.keyFor(name)
 	if err != nil {
@@ -199,12 +199,12 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 		cert.KeyUsage = x509.KeyUsageDigitalSignature
 	}
 	serial := make([]byte, 16)
-	_, _ = rand.Read(serial) // rand.Read returns no error: if it fails, it ends the process
+	_, _ = rand.Read(serial) // never fails
 	serial[0] &= 0x7f
 	cert.SerialNumber = new(big.Int).SetBytes(serial)
-	// The clock of another machine may lag.
+	// Valid since an hour ago: the clock of another machine may be behind.
 	cert.NotBefore, cert.NotAfter = time.Now().Add(-time.Hour), time.Now().AddDate(0, 0, a.days)
-	if !cert.IsCA && cert.NotAfter.After(parent.NotAfter) { // a certificate is useless after its authority ends
+	if !cert.IsCA && cert.NotAfter.After(parent.NotAfter) { // after its authority's end it would be useless
 		if cert.NotAfter = parent.NotAfter; time.Until(cert.NotAfter) <= 0 {
 			return fmt.Errorf("the authority ended on %s; 'zlock ca init --renew' makes it again, "+
 				"and every machine needs the new ca.pem", cert.NotAfter.UTC().Format(time.DateOnly))

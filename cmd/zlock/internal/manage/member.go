@@ -87,7 +87,7 @@ func member(c *call.Call, f *connect.AdminFlags, noVote bool, format string) err
 		job.Addr = args[1]
 	}
 	patience := f.Timeout
-	f.Timeout = 0 // a job has no time limit while it makes progress
+	f.Timeout = 0 // a job may take any time; memberJob uses `patience` while the server does not answer
 	return connect.WithAdmin(c, f, func(ctx context.Context, admin connect.Admin) error {
 		return memberJob(ctx, c, admin, job, patience)
 	})

@@ -16,7 +16,7 @@ import (
 
 const (
 	memberPoll   = 200 * time.Millisecond
-	memberSilent = 20 * time.Second // longest time without a line from the server
+	memberSilent = 20 * time.Second // a server that sends no line for this long counts as lost
 )
 
 // memberJob starts a job of the server and shows its steps. If the connection is lost, zlock asks again, and
@@ -42,7 +42,7 @@ func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j change.
 			}
 		})
 		lost := cli.HasCode(err, call.ExitNoSession) || status.Of(err) == status.Interrupted
-		// If no server has ever answered, the address is probably wrong, so zlock does not ask again.
+		// Give up at once if no server has ever answered: the address is probably wrong.
 		if !lost || heard.IsZero() || time.Since(heard) >= patience || ctx.Err() != nil {
 			return err
 		}
@@ -54,7 +54,8 @@ func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j change.
 	}
 }
 
-// runJob starts a job and calls step() for each line of the answer except the last.
+// runJob starts a job and calls step() for each step that the server reports. The last line of the answer is
+// the result, not a step.
 func runJob(ctx context.Context, admin connect.Admin, j change.Job, step func(change.Step)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -56,7 +56,7 @@ func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string)
 		}
 		if len(members) == 0 {
 			const alone = "the server runs alone, or has not joined its cluster yet"
-			if wait { // an error, because the operator may just have restarted this server
+			if wait { // fail, as the list may be empty only because this server has just started
 				return cli.Exitf(call.ExitNo, "%s; ask another server (--admin-addr)", alone)
 			}
 			c.Say("%s", alone)
@@ -67,7 +67,7 @@ func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string)
 		if wait {
 			return w.awaitRestarts(ctx, members, func(m *memberInfo) error { row(m); return p.Flush() })
 		}
-		if !slices.ContainsFunc(members, leads) { // a removed server still lists members, but no leader
+		if !slices.ContainsFunc(members, leads) { // the list may be old: this server may be removed
 			return cli.Exitf(call.ExitNo, "this server knows no leader, and the leader must restart last; ask "+
 				"another server (--admin-addr)")
 		}
@@ -83,11 +83,11 @@ type restartWatch struct {
 	*call.Call
 	admin    connect.Admin
 	line     *call.StatusLine
-	answered bool // a server has answered
+	answered bool // a server has answered, so its address is right
 }
 
-// members() reads the list of members. After the first answer, it treats a server that does not answer as
-// restarting.
+// members() reads the list of members. If no server answers, it asks again, because a server may be
+// restarting; but before the first answer it returns the error.
 func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 	for {
 		asked, cancel := context.WithTimeout(ctx, memberSilent)
@@ -106,9 +106,9 @@ func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 	}
 }
 
-// awaitRestarts names one server after another. It names the next server when all other servers are well. It
-// returns when every server has restarted and serves, or has been removed. A list without a leader may lack
-// servers, because the list of a server that starts is empty at first.
+// awaitRestarts calls name() for the server that the operator should restart next. It names another one when
+// all other servers are well. It returns when every server has restarted and serves, or has been removed. It
+// does not rely on a list without a leader: a server that starts has an empty list at first.
 func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 	name func(*memberInfo) error) error {
 	before := map[uint32]uint64{} // number of starts of each server
@@ -123,12 +123,12 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 				ill = append(ill, m)
 			}
 			starts, waits := before[m.ID]
-			if waits && starts == 0 { // the server has not answered before, so this number of starts shows no restart
+			if waits && starts == 0 { // its first answer: only a later, different number of starts shows a restart
 				starts = m.Starts
 				before[m.ID] = starts
 			}
 			switch {
-			case !waits: // this server has restarted already, or joined later
+			case !waits: // done: it has restarted, or it joined only after the command began
 			case m.Well() && m.Starts != starts:
 				w.line.End()
 				w.Say("server %d was restarted", m.ID)

@@ -48,7 +48,7 @@ file is damaged, 120 if none answers.`,
 	}
 }
 
-// shortName is how many characters of the cluster's name the user must type at least.
+// shortName is how many characters of the cluster's name the user must type at least to confirm.
 const shortName = 8
 
 func restore(c *call.Call, f *connect.AdminFlags, keep bool, yes, format string) error {
@@ -78,7 +78,7 @@ func restore(c *call.Call, f *connect.AdminFlags, keep bool, yes, format string)
 	})
 }
 
-// confirm() asks the user to confirm the cluster.
+// confirm() asks the user to type the name of the cluster whose state the backup will replace.
 func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string, keep bool,
 	yes string) error {
 	said := yes
@@ -116,7 +116,7 @@ func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string,
 	return nil
 }
 
-// putBack sends the backup and reports the result.
+// putBack sends the backup to the server, and prints the result.
 func putBack(ctx context.Context, c *call.Call, admin connect.Admin, file *os.File, keep bool,
 	format string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -159,7 +159,8 @@ type restoredFile struct {
 	Seconds  float64 `json:"seconds"`
 }
 
-// addStateFlags adds the flags of the admin listener, with a timeout for a long transfer.
+// addStateFlags adds the flags of a command that transfers the whole state: those of the admin listener, with
+// a long timeout.
 func addStateFlags(fs *pflag.FlagSet) *connect.AdminFlags {
 	f := connect.AddAdminFlags(fs, true)
 	f.Timeout = 10 * time.Minute

@@ -47,7 +47,7 @@ not released within --wait.`,
 	}
 }
 
-// me() returns the name under which other clients see this user.
+// me() returns the name of this user that a revoked holder sees.
 func me() string {
 	host, _ := os.Hostname()
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -78,7 +78,7 @@ func revoke(ctx context.Context, c *call.Call, cl *client.Client, r recipe.Revoc
 		if err != nil && !errors.Is(err, client.ErrNotHeld) {
 			return err
 		}
-		asked = asked || err == nil // otherwise the holder has already gone
+		asked = asked || err == nil // an error: this holder has gone, so there is nothing to ask
 	}
 	if !asked {
 		return cli.Exitf(call.ExitNo, "%s has no contender %s", path, strings.Join(nodes, " or "))

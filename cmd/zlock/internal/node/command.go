@@ -44,7 +44,7 @@ from standard input, one per line, like zkCli.`,
 
 func setupNode(fs *pflag.FlagSet, run func(context.Context, *call.Call, *Shell) error) (
 	do func(*call.Call) error) {
-	fs.SetInterspersed(false) // the options after the verb belong to the verb
+	fs.SetInterspersed(false) // leave the options after the verb to the verb
 	format := cli.AddOutput(fs, "table (as zkCli), json (one object per line) or plain (one value per line)",
 		call.Table, call.JSON, call.Plain)
 	conn := connect.AddFlags(fs)

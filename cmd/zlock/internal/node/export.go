@@ -45,7 +45,7 @@ func export(ctx context.Context, c *verbCall) (failed error) {
 		}
 		if n.Stat.EphemeralOwner != 0 {
 			left++
-			return nil // left out, because the node depends on a session or on time
+			return nil // this marks ephemeral, container and TTL nodes: leave them out
 		}
 		list, _, err := c.Conn.GetACL(ctx, p)
 		if err != nil {
@@ -92,14 +92,14 @@ func imports(ctx context.Context, c *verbCall) error {
 		}
 		p := c.args[0]
 		if e.Path != "" {
-			if err := checkPath("/" + e.Path); err != nil { // the path must not lead out of the named node
+			if err := checkPath("/" + e.Path); err != nil { // refuses "..": a node must not be made outside c.args[0]
 				return err
 			}
 			p = path.Join(p, e.Path)
 		}
 		node := zk.Create{Path: p, Data: e.bytes(), ACL: acl}
 		_, err := c.Conn.Create(ctx, node)
-		if errors.Is(err, zk.ErrNoNode) && e.Path != "" { // the export has left out a container above it
+		if errors.Is(err, zk.ErrNoNode) && e.Path != "" { // its parent is missing: exports leave out containers
 			if err = c.Conn.MakePath(ctx, path.Dir(p), zk.Container, nil); err == nil {
 				_, err = c.Conn.Create(ctx, node)
 			}

@@ -1,5 +1,5 @@
-// Package node has the verbs of zlock node and zlock sh, in one table. The verbs that ZooKeeper's zkCli also
-// has use its words, answers and messages.
+// Package node has the verbs of zlock node and zlock sh. Verbs that ZooKeeper's zkCli also has answer in
+// zkCli's words.
 //
 // Programs use a [Shell]: [Shell.Do] runs one verb, [Shell.Lines] the verbs of a script, and [Shell.Prompt]
 // the verbs that a person types.
@@ -34,10 +34,10 @@ type Shell struct {
 
 	mu      sync.Mutex // guards Out and Err, which watches share with the verbs
 	lines   *bufio.Reader
-	ask     func(question string) (string, error) // asks at the prompt
+	ask     func(question string) (string, error) // while the prompt runs: asks a person
 	history []string
 	quit    bool
-	unsaid  error          // the first error in a write to Out
+	unsaid  error          // the first error of a write to Out: some of the output is lost
 	watched map[string]int // how many watches each path has
 	told    map[*zk.Watch]bool
 }
@@ -45,7 +45,7 @@ type Shell struct {
 // ErrUnknown is the error for a word that is not a verb.
 var ErrUnknown = errors.New("Command not found") //nolint:staticcheck // zkCli's text
 
-// The type refused is an error with a message of zkCli.
+// refused is an error with the text that zkCli prints for it.
 type refused struct{ text string }
 
 func (r refused) Error() string { return r.text }
@@ -53,14 +53,14 @@ func (r refused) Error() string { return r.text }
 // verb is a row of the table of verbs.
 type verb struct {
 	name        string
-	usage       string // usage without the name
+	usage       string // operands and options, for the help
 	does        string
 	least, most int // numbers of operands; `most` is -1 if there is no limit
 	flags       func(*verbCall)
 	run         func(context.Context, *verbCall) error
 }
 
-// verbCall is one call of a verb.
+// verbCall is what the user asks of a verb: its operands, and its options.
 type verbCall struct {
 	*Shell
 	*pflag.FlagSet
@@ -72,13 +72,13 @@ type verbCall struct {
 	file, mode                                      string
 }
 
-// otherNames maps other words to verbs: the verbs of zkCli, and words that people try.
+// otherNames maps words that are no verbs here to verbs: other names in zkCli, and words that people try.
 var otherNames = map[string]string{
 	"getacl": "getAcl", "acl": "getAcl", "setacl": "setAcl", "rm": "delete", "addWatch": "watch",
 	"addwatch": "watch", "exit": "quit", "dir": "ls", "cat": "get", "exists": "stat", "auth": "addauth",
 }
 
-// notTaken has the verbs of zkCli that this table lacks, each with what the user can do instead.
+// notTaken has the verbs of zkCli that do not exist here. The text for each says what to do instead.
 var notTaken = map[string]string{
 	"setquota":     "write /zookeeper/quota with zkCli.sh of a ZooKeeper",
 	"listquota":    "read /zookeeper/quota: zlock node ls -R /zookeeper/quota",
@@ -162,7 +162,7 @@ func (s *Shell) Do(ctx context.Context, words []string) error {
 	return err
 }
 
-// checkPath refuses a text that is not a valid path, as ZooKeeper's client does.
+// checkPath refuses a text that is not a valid path. Its errors are those of ZooKeeper's client.
 func checkPath(p string) error {
 	switch {
 	case p == "":
@@ -192,7 +192,7 @@ func checkPath(p string) error {
 	return nil
 }
 
-// inWords puts a server's refusal into zkCli's words.
+// inWords turns a server's refusal into the message that zkCli prints for it.
 func inWords(err error) error {
 	e, ok := errors.AsType[*zk.Error](err)
 	if !ok {
@@ -220,7 +220,7 @@ func inWords(err error) error {
 	return refused{fmt.Sprintf("%v for %s", e.Code, path)}
 }
 
-// print() writes lines to Out. It holds the lock, because watches also write to Out.
+// print() writes lines to Out. It holds the lock, because watches may write at the same time.
 func (s *Shell) print(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *Shell) print(format string, args ...any) {
 	}
 }
 
-// tell() writes to Err a line that is not data.
+// tell() writes to Err what is not part of an answer.
 func (s *Shell) tell(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +242,7 @@ func (s *Shell) json(object any) error {
 	return cli.WriteJSON(s.Out, object)
 }
 
-// confirm() reports whether a person answers yes.
+// confirm() asks a person, and reports whether the answer is yes.
 func (s *Shell) confirm(question string) bool {
 	ask := s.ask
 	if ask == nil {

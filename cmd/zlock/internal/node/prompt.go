@@ -87,8 +87,7 @@ func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
 	return s.Conn.Err()
 }
 
-// complete() adds to the last word of a line the letters that all choices have in common, and returns the
-// choices.
+// complete() completes the last word of a line, as far as all choices agree. It also returns the choices.
 func (s *Shell) complete(ctx context.Context, line string) (done string, choice []string) {
 	at := strings.LastIndexByte(line, ' ') + 1
 	word := line[at:]
@@ -126,7 +125,7 @@ func (s *Shell) complete(ctx context.Context, line string) (done string, choice 
 	return line[:at] + same, choice
 }
 
-// input() returns the lines of In.
+// input() returns a reader of In that all verbs share.
 func (s *Shell) input() *bufio.Reader {
 	if s.lines == nil {
 		s.lines = bufio.NewReader(s.In)
@@ -150,8 +149,8 @@ func (s *Shell) Lines(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// within() returns the line that read() returns, or an error if ctx ends first. In that case read() goes on
-// until it has a line, because nothing can end a read from a terminal.
+// within() returns the line that read() returns, or an error if ctx ends first. Nothing can end a read from a
+// terminal, so read() may then still wait for a line.
 func within(ctx context.Context, read func() (string, error)) (string, error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)

@@ -162,7 +162,7 @@ func get(ctx context.Context, c *verbCall) error {
 		}{p, contentOf(n.Data), statsOf(&n.Stat)})
 	case n.Data == nil:
 		c.print("null")
-	case c.Terminal: // data must not control the terminal
+	case c.Terminal: // show control characters by their codes: the data may come from any client
 		lines := strings.Split(string(n.Data), "\n")
 		for i, l := range lines {
 			lines[i] = visibleData(l)
@@ -249,7 +249,7 @@ func create(ctx context.Context, c *verbCall) error {
 	o := zk.Create{Path: c.args[0], TTL: c.ttl}
 	acl := 2
 	if c.file != "" {
-		acl = 1 // the data are in the file, so the ACL is the operand after the path
+		acl = 1 // with a file for the data, the second operand is the ACL
 	}
 	var err error
 	if o.Data, err = c.data(1); err != nil {
@@ -304,7 +304,7 @@ func removeAll(ctx context.Context, c *verbCall) error {
 	if c.Terminal && !c.yes && len(paths) > 1 && !c.confirm(question) {
 		return errors.New("nothing was removed")
 	}
-	for i := len(paths) - 1; i >= 0; i-- { // backwards, because parents come first in the list
+	for i := len(paths) - 1; i >= 0; i-- { // backwards: a node can be removed only after its children
 		err := c.Conn.Delete(ctx, paths[i], -1)
 		if errors.Is(err, zk.ErrNoNode) && i > 0 {
 			continue // the node is already gone

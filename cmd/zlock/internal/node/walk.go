@@ -23,8 +23,8 @@ func (s *Shell) path(p string) error {
 	return nil
 }
 
-// walk() calls f() for a node and all nodes below it, parents first. If the session may not read the children
-// of a node, walk() calls hidden() instead. If hidden() is nil, walk() ends with an error.
+// walk() calls f() for a node and all nodes below it, parents first. For a node whose children the session
+// may not read, it calls hidden() instead. If hidden() is nil, walk() ends with an error there.
 func (s *Shell) walk(ctx context.Context, p string, hidden, f func(path string) error) error {
 	names, _, err := s.children(ctx, p)
 	if errors.Is(err, zk.ErrNoAuth) && hidden != nil {
@@ -48,15 +48,15 @@ func (s *Shell) walk(ctx context.Context, p string, hidden, f func(path string) 
 	return nil
 }
 
-// lookThrough is like walk(), for an answer that names nodes. If the session may not read the children of a
-// node, lookThrough prints that and continues, but returns an error at the end.
+// lookThrough is walk() for verbs whose answer names nodes. If the session may not read the children of a
+// node, it says so in the answer and continues. At the end it returns an error.
 func (c *verbCall) lookThrough(ctx context.Context, root string, f func(path string) error) error {
 	var left leftOut
 	err := c.walk(ctx, root, func(p string) error {
 		if p == root {
 			return noAuth(p)
 		}
-		if c.Name() != "export" { // export needs more than the name of p, so it leaves p out
+		if c.Name() != "export" { // the name of p is known, but export needs its data, too
 			if err := f(p); err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ type leftOut int
 func (l *leftOut) out(c *verbCall, p string) error {
 	*l++
 	c.tell("%v", noAuth(p))
-	if c.Format != call.JSON || c.Name() == "export" { // here each line is a node, so print no error object
+	if c.Format != call.JSON || c.Name() == "export" { // an export has only nodes in its lines, and no errors
 		return nil
 	}
 	return c.json(struct {

@@ -9,7 +9,8 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// follow() prints the event of a watch when it fires. Verbs that watch the same node share one watch.
+// follow() prints the event of a watch when it fires. It does so only once, even if several verbs have set
+// the same watch.
 func (s *Shell) follow(path string, w *zk.Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +52,7 @@ func removeWatches(ctx context.Context, c *verbCall) error {
 	return c.Conn.RemoveWatches(ctx, c.args[0])
 }
 
-// event() prints a change as zkCli does, or on one line.
+// event() prints a change: in zkCli's form, or on one line for programs.
 func (s *Shell) event(e zk.Event) {
 	kind := e.Type.String()
 	if e.Type == zk.EventLost {

@@ -72,7 +72,7 @@ func elect(c *call.Call, f *electFlags, run *runFlags, conn *connect.Flags) erro
 	})
 }
 
-// noTry refuses -w 0 for commands that must wait, because 0 would mean to wait without limit.
+// noTry refuses -w 0 for commands that cannot give up at once: their limit 0 would mean no limit.
 func noTry(fs *pflag.FlagSet, wait time.Duration) error {
 	if fs.Changed("timeout") && wait == 0 {
 		return cli.Usagef("-w must be positive")

@@ -12,10 +12,10 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// environ returns COMMAND's environment: zlock's own and the description of the locks, with the numbers of
-// permits.
+// environ returns the environment for COMMAND: zlock's own, and variables that describe the locks and the
+// numbers of its permits.
 func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
-	var ours []string // names, each with "=" at its end
+	var ours []string // variables that describe the locks, as NAME=VALUE
 	set := func(name, value string) { ours = append(ours, name+"="+value) }
 	put := func(suffix string, h fence.Sequencer) {
 		set("ZLOCK_PATH"+suffix, h.Path)
@@ -32,7 +32,7 @@ func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
 	set("ZLOCK_CHROOT", j.chroot)
 	set("ZLOCK_MODE", locks[0].Mode.String())
 	put("", locks[0])
-	// All locks of this process and its ancestors, as CHROOT@SEQUENCER with the chroot escaped.
+	// ZLOCK_HOLDS lists all locks of this process and its ancestors, as CHROOT@SEQUENCER. The chroot is escaped.
 	holds := strings.Fields(j.Getenv("ZLOCK_HOLDS"))
 	for i, h := range locks {
 		if len(locks) > 1 {
@@ -43,7 +43,7 @@ func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
 	set("ZLOCK_TASK", j.task)
 	set("ZLOCK_GRACE", j.Grace().String())
 	set("ZLOCK_HOLDS", strings.Join(holds, " "))
-	// Remove the variables that an ancestor has set, numbered or not: its locks are only in ZLOCK_HOLDS.
+	// Remove variables about an ancestor's locks, also numbered ones. Only ZLOCK_HOLDS still names those locks.
 	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		return strings.HasPrefix(kv, "ZLOCK_SLOT") || slices.ContainsFunc(ours, func(our string) bool {
 			return strings.HasPrefix(kv, our[:strings.IndexByte(our, '=')])

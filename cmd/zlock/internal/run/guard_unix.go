@@ -36,7 +36,7 @@ func Guard() *call.Command {
 	}
 }
 
-// Keep is zlock __keep, the first process of a namespace.
+// Keep is zlock __keep, the first process of a process namespace. When it ends, all others in it end.
 func Keep() *call.Command {
 	return &call.Command{
 		Name: "__keep", Args: "KILL-AFTER FOREGROUND DIE FILE ARGV…",
@@ -59,7 +59,7 @@ func Keep() *call.Command {
 	}
 }
 
-// sessionKey is the will of zlock: the data that its guard needs to close the session.
+// sessionKey is the will of zlock: what the guard needs to close zlock's session if zlock dies.
 type sessionKey struct {
 	Servers string
 	Session zk.Session
@@ -74,8 +74,8 @@ func (k *sessionKey) encode() []byte {
 	return b.Bytes()
 }
 
-// closeSession ends the session of a zlock that has died. Its locks then move at once and not only after the
-// session timeout. If no server answers in time, the session ends by its timeout.
+// closeSession ends the session of a zlock that has died, so that its locks move at once. If no server
+// answers in time, they move only after the session's timeout.
 func closeSession(will []byte) error {
 	var k sessionKey
 	if err := gob.NewDecoder(bytes.NewReader(will)).Decode(&k); err != nil {
@@ -89,7 +89,7 @@ func closeSession(will []byte) error {
 	}
 	conn, err := zk.Dial(ctx, k.Servers, zk.Options{Resume: k.Session, TLS: cfg})
 	if err != nil {
-		return nil // the session has ended, or ends by its timeout
+		return nil // nothing more to do: the session has ended, or its timeout will end it
 	}
 	return conn.Close(ctx)
 }

@@ -52,18 +52,18 @@ func hold(c *call.Call, lock *lockFlags, conn *connect.Flags) error {
 			s.giveBack()
 			return err
 		}
-		return cli.Exit(s.release(call.ExitOK)) // release() also reports a late loss
+		return cli.Exit(s.release(call.ExitOK)) // another code if the release finds that the lock was lost
 	})
 }
 
-// endsByItself reports whether the end of a file is a decision of the other side, as with pipes, sockets and
-// terminals. The end of /dev/null, which a shell gives to a background job, means nothing.
+// endsByItself reports whether the end of a file shows that the other side wants to end, as with pipes,
+// sockets and terminals. A shell gives /dev/null to a background job: its end shows nothing.
 func endsByItself(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 || call.IsTerminal(f)
 }
 
-// keepHold holds the lock until standard input ends. It returns an error if the hold ends for another reason.
+// keepHold holds the lock until standard input ends. It returns an error if something else ends the hold.
 func keepHold(ctx context.Context, c *call.Call, lock *lockFlags, s *holding, quiet bool) error {
 	lease := s.lease
 	first := lease.Sequencer()

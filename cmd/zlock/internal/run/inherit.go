@@ -18,14 +18,14 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-// taskOf returns the task of this process. If an ancestor runs under a lock, the task is the ancestor's, so
-// that both count as one party of a wait. Otherwise it is a new task.
+// taskOf returns the name of the task that this process belongs to. It is the task of an ancestor that runs
+// under a lock, so that both count as one party in the wait graph. Without such an ancestor it is new.
 func taskOf(getenv func(string) string) string {
 	return cmp.Or(getenv("ZLOCK_TASK"), rand.Text())
 }
 
-// ancestorHolds returns the holds of a path in ZLOCK_HOLDS, the newest first. There may be several: if an
-// ancestor has lost its hold, a process below that ancestor may have locked the path again.
+// ancestorHolds returns the holds of a path that ZLOCK_HOLDS names, the newest first. A path may have
+// several: an ancestor lost its hold, and a process between it and this one locked the path again.
 func ancestorHolds(value, chroot, path string) (holds []fence.Sequencer) {
 	for _, word := range strings.Fields(value) {
 		i := strings.LastIndexByte(word, '@')
@@ -45,10 +45,10 @@ func ancestorHolds(value, chroot, path string) (holds []fence.Sequencer) {
 	return holds
 }
 
-// inherited() reports whether an ancestor of this process still holds all paths, as the server confirms.
-// COMMAND then needs no lock of its own. It is an error if the ancestor holds only some of the paths, or if
-// --inherit is missing, because zlock would wait for its own ancestor. If the modes differ, the ancestor's
-// lock must be exclusive.
+// inherited() asks the server whether an ancestor of this process holds the paths. If it holds all of them,
+// COMMAND needs no lock of its own. If it holds only some, or --inherit is missing, inherited() returns an
+// error, because zlock would wait for its own ancestor. The ancestor's locks must have the mode `mode` or be
+// exclusive.
 func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot string, paths []string,
 	inherit bool, mode fence.Mode) ([]fence.Sequencer, error) {
 	ctx, cancel := connect.AnswerWithin(ctx, connect.AnswerTimeout)
@@ -86,12 +86,12 @@ func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot stri
 	return found, nil
 }
 
-// living() returns the first element of `holds` that a client still has. All elements are holds of the same
-// path. If a client has none of them, the error is fence.ErrStale.
+// living() returns the first of several holds of one path that is still valid. If none is, the error is
+// fence.ErrStale.
 func living(ctx context.Context, cl *client.Client, holds []fence.Sequencer, path string) (fence.Sequencer,
 	error) {
 	for _, s := range holds {
-		s.Path = path // the ancestor may have another chroot, so use this process's path of the node
+		s.Path = path // the sequencer may name the path below another chroot
 		if err := cl.CheckSequencer(ctx, s); !errors.Is(err, fence.ErrStale) {
 			return s, err
 		}
@@ -99,7 +99,7 @@ func living(ctx context.Context, cl *client.Client, holds []fence.Sequencer, pat
 	return fence.Sequencer{}, fence.ErrStale
 }
 
-// inheritedSlots returns the numbers of an ancestor's permits, if they have numbers.
+// inheritedSlots returns the numbers of an ancestor's permits, or none if they have no numbers.
 func inheritedSlots(c *call.Call, held []fence.Sequencer) (slots []int) {
 	if c.Getenv("ZLOCK_SLOTS") == "" {
 		return nil

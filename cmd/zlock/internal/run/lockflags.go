@@ -1,5 +1,5 @@
-// Package run takes a lock, or uses the hold of a ticket, while a COMMAND runs (run, elect) or until standard
-// input ends (hold). Package supervise ends COMMAND before the lock ends.
+// Package run runs a COMMAND under a lock or under the hold of a ticket (run, elect), or holds a lock until
+// standard input ends (hold). Package supervise makes sure that COMMAND does not outlive the lock.
 package run
 
 import (
@@ -113,7 +113,8 @@ func (f *lockFlags) mode() fence.Mode {
 
 // options() turns the flags into options of the client.
 func (f *lockFlags) options() []client.Option {
-	// The lock must stay held until COMMAND is gone, not only until the client has reported the loss to zlock.
+	// COMMAND still runs for a moment after a loss. WithLinger keeps the nodes of a lost lock until zlock has
+	// released it.
 	opts := append(connect.LayoutOption(f.layout), client.WithLinger())
 	if f.reason != "" {
 		opts = append(opts, client.WithReason(f.reason))
@@ -122,7 +123,8 @@ func (f *lockFlags) options() []client.Option {
 		opts = append(opts, client.WithPolicy(p))
 	}
 	if f.maxHold > 0 {
-		// If zlock cannot end COMMAND, an operator may break the lock after the recorded limit.
+		// The limit stands in the contender's node. If zlock fails to end COMMAND in time, an operator may break
+		// the lock.
 		opts = append(opts, client.WithMaxHold(f.maxHold, f.killAfter+2*time.Second))
 	}
 	if f.lockDelay > 0 {
@@ -148,14 +150,14 @@ func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, pat
 	err := t.during(ctx, f.conflict, func() error {
 		return waiting(ctx, f.timeout, f.conflict, func(ctx context.Context) (err error) {
 			if lease, err = f.take(ctx, t, paths, try); errors.Is(err, client.ErrNotAcquired) {
-				err = &cli.ExitError{Code: f.conflict} // cli.Exit would return nil for the code 0
+				err = &cli.ExitError{Code: f.conflict} // not cli.Exit: it returns nil if the user chose the code 0
 			}
 			return err
 		})
 	})
 	if err == nil && f.needSlot {
 		if _, err = lease.Slots(); err != nil {
-			_ = lease.Release() // the end of the session releases it at the latest
+			_ = lease.Release() // if this fails, the end of the session releases the lock
 		}
 	}
 	switch {

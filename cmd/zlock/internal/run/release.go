@@ -16,10 +16,10 @@ import (
 type holding struct {
 	*call.App
 	lease *client.Lease
-	code  int // exit code that replaces COMMAND's; 0: COMMAND's counts
+	code  int // exit code in place of COMMAND's own; 0: use COMMAND's
 }
 
-// lossCode returns the exit code for the reason of the loss.
+// lossCode returns the exit code that tells why the lock was lost.
 func (s *holding) lossCode() int {
 	if lost, ok := errors.AsType[*client.LostError](s.lease.Err()); ok {
 		switch lost.Reason {
@@ -32,11 +32,11 @@ func (s *holding) lossCode() int {
 	return call.ExitLost
 }
 
-// releaseTimeout bounds the wait until the server confirms the release. An unconfirmed lock ends with the
-// session, which zlock closes next.
+// releaseTimeout bounds the wait until the server confirms a release. After it zlock closes the session,
+// which also ends the lock.
 const releaseTimeout = 5 * time.Second
 
-// release releases the lock. If it finds that the lock was lost, it changes the exit code.
+// release releases the lock, and returns the exit code: another one if it finds that the lock was lost.
 func (s *holding) release(code int) int {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
@@ -54,13 +54,15 @@ func (s *holding) release(code int) int {
 	return code
 }
 
-// giveBack releases the lock after an error. It does not report a loss, because the error already does.
+// giveBack releases the lock after an error. If the lock was lost, it says nothing about that, because the
+// error is reported anyway.
 func (s *holding) giveBack() {
 	s.code = call.ExitLost
 	s.release(call.ExitLost)
 }
 
-// requestText is the message for a client that asks for the lock. Clients of other programs give no name.
+// requestText is the message that a client asks for the lock back. A client of another program may not give
+// its name.
 func requestText(what string, r recipe.Revocation) string {
 	reason := ""
 	if r.Reason != "" {

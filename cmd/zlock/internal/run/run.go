@@ -62,7 +62,7 @@ func addRunFlags(fs *pflag.FlagSet, killAfter *time.Duration) *runFlags {
 	return f
 }
 
-// loss() turns the flags into the actions on a loss.
+// loss() returns what the flags say about a loss of the lock: which signals COMMAND gets, and when.
 func (f *runFlags) loss(killAfter time.Duration, revocable bool) (supervise.Loss, error) {
 	l := supervise.Loss{KillAfter: killAfter}
 	var err error
@@ -91,7 +91,7 @@ func (f *runFlags) loss(killAfter time.Duration, revocable bool) (supervise.Loss
 		if _, err := unix.FcntlInt(uintptr(f.readyFD), unix.F_GETFD, 0); err != nil {
 			return l, cli.Usagef("--ready-fd %d is not open", f.readyFD)
 		}
-		// COMMAND and the guard must not inherit the descriptor of --ready-fd.
+		// Only zlock writes to the descriptor of --ready-fd, so COMMAND and the guard must not inherit it.
 		if f.readyFD > 2 {
 			unix.CloseOnExec(f.readyFD)
 		}
@@ -106,8 +106,8 @@ func (f *runFlags) inForeground(a *call.App) bool {
 	return call.IsTerminal(a.Stdin)
 }
 
-// ready() writes one line to the inherited file descriptor of --ready-fd, and closes the descriptor. The
-// reader then sees the end of the file, and COMMAND does not get the descriptor.
+// ready() writes a line to the descriptor that --ready-fd names, and closes the descriptor. The reader then
+// sees the end of the file.
 func (f *runFlags) ready(line string) error {
 	if f.readyFD < 0 {
 		return nil
@@ -169,8 +169,8 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 	}
 }
 
-// only() is called if the option `beside` is given. It refuses every other option that is not in `allowed`,
-// because such an option would have no effect.
+// only() refuses options that have no effect together with the option `beside`: all that are not in
+// `allowed`.
 func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	f.fs.Visit(func(g *pflag.Flag) {
 		if err == nil && g.Name != beside && !slices.Contains(allowed, g.Name) {
@@ -193,7 +193,7 @@ func runUnderLock(c *call.Call, lock *lockFlags, run *runFlags, conn *connect.Fl
 	})
 }
 
-// job is COMMAND with everything needed to run it under a lock.
+// job is a COMMAND that runs under a lock, with all that zlock needs for that.
 type job struct {
 	*call.Call
 	supervise.Loss
@@ -201,10 +201,10 @@ type job struct {
 	conn                  *connect.Flags
 	exe                   executable
 	servers, chroot, task string
-	ctx                   context.Context // context for the time before COMMAND runs
+	ctx                   context.Context // ends at a signal; used while COMMAND does not run
 	stop                  func()
 	cl                    *client.Client
-	guard                 *supervise.Guard // the guard of this COMMAND or the next
+	guard                 *supervise.Guard // guards COMMAND, or waits for the next one
 }
 
 // begin() prepares to compete for the lock: it checks the options, starts a guard, and opens the
@@ -218,7 +218,7 @@ func begin(c *call.Call, run *runFlags, conn *connect.Flags, killAfter time.Dura
 		return nil, err
 	}
 	j.Nested = supervise.GraceWithin(c.Getenv("ZLOCK_GRACE"))
-	if err = j.startGuard(); err != nil { // start the guard early: that takes longer than to connect
+	if err = j.startGuard(); err != nil { // start it first: while it starts, zlock can connect
 		return nil, err
 	}
 	go supervise.Reap()
@@ -239,8 +239,8 @@ func begin(c *call.Call, run *runFlags, conn *connect.Flags, killAfter time.Dura
 		j.end()
 		return nil, err
 	}
-	// If zlock is killed while it waits, the guard closes the session, so that other waiters need not wait for
-	// the session's timeout.
+	// Tell the guard the session now: if zlock is killed while it waits, the guard closes the session, and its
+	// place in the queue is free at once.
 	j.tellSession()
 	held, err := inherited(j.ctx, c, j.cl, j.chroot, c.Args, run.inherit, mode)
 	if err == nil && held != nil {
@@ -256,7 +256,7 @@ func begin(c *call.Call, run *runFlags, conn *connect.Flags, killAfter time.Dura
 	return j, err
 }
 
-// tellSession sends the guard the id of the session, so that the guard can close the session if zlock dies.
+// tellSession tells the guard which session to close if zlock dies.
 func (j *job) tellSession() {
 	ended, end := context.WithCancel(context.Background())
 	end()
@@ -275,8 +275,8 @@ func (j *job) startGuard() error {
 	return err
 }
 
-// nextGuard replaces the guard whose COMMAND has ended. If zlock is killed during its next wait, the new
-// guard closes the session at once.
+// nextGuard starts another guard in place of one whose COMMAND has ended. It closes the session if zlock is
+// killed during the next wait.
 func (j *job) nextGuard() error {
 	defer j.guard.Done()
 	if err := j.startGuard(); err != nil {
@@ -286,7 +286,8 @@ func (j *job) nextGuard() error {
 	return nil
 }
 
-// end() releases everything. The guard comes last: until then it closes the session if zlock is killed.
+// end() releases everything. It dismisses the guard last: if zlock is killed before, the guard closes the
+// session.
 func (j *job) end() {
 	j.stop()
 	if j.cl != nil {
@@ -297,7 +298,8 @@ func (j *job) end() {
 	}
 }
 
-// restartPause prevents a busy loop if COMMAND ends at once.
+// restartPause is the pause before COMMAND is run again, so that a COMMAND that ends at once causes no busy
+// loop.
 const restartPause = 500 * time.Millisecond
 
 // repeat() runs COMMAND under a lease that take() returns. If `again` is true, it takes another lease
@@ -319,7 +321,7 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 		if err := j.nextGuard(); err != nil {
 			return err
 		}
-		j.flags.readyFD = -1 // so that ready() reports only once
+		j.flags.readyFD = -1 // ready() has written its line, and must not write another
 		j.ctx, j.stop = call.Interruptible()
 		if err := call.Sleep(j.ctx, restartPause); err != nil {
 			return err
@@ -327,25 +329,26 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 	}
 }
 
-// under() runs COMMAND with the lease held, and then releases the lease. `end` is the error with which
-// zlock ends, if it does not take the lock again. `told` says that the user told COMMAND to end.
+// under() runs COMMAND while the lease is held, and then releases the lease. `end` is how zlock ends, unless
+// it takes the lock again. `told` says that the user told COMMAND to end.
 func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 	s := holding{App: j.App, lease: lease}
-	sigs := supervise.ListenForCommand() // from now on signals are for COMMAND
+	sigs := supervise.ListenForCommand() // zlock now passes signals on to COMMAND, and does not end by them
 	j.stop()
-	if err := call.Interrupted(j.ctx); err != nil { // a signal came before ListenForCommand
+	if err := call.Interrupted(j.ctx); err != nil { // a signal came while zlock still ended by it
 		signal.Stop(sigs)
 		s.giveBack()
 		return nil, false, err
 	}
-	j.tellSession()           // the session may have changed
-	slots, _ := lease.Slots() // without numbered permits COMMAND still runs, unless --need-slot is given
+	j.tellSession()           // the client may have begun another session since
+	slots, _ := lease.Slots() // no error: only --need-slot demands permits with numbers, and that was checked
 	out, err := j.supervise(s.right(describe(j.Args)), lease.Sequencers(), slots, sigs)
 	s.code = out.Right
 	return j.endOf(&out, s.release(cmp.Or(out.Right, out.Code))), out.Told, err
 }
 
-// supervise() runs COMMAND under a right to some locks.
+// supervise() runs COMMAND under a right to hold `locks`. It sets COMMAND's environment from them, and says
+// on --ready-fd that the lock is held.
 func (j *job) supervise(r supervise.Right, locks []fence.Sequencer, slots []int, sigs chan os.Signal) (
 	out supervise.Outcome, err error) {
 	if err = j.flags.ready("locked " + locks[0].Token.String()); err != nil {
@@ -360,16 +363,17 @@ func (j *job) supervise(r supervise.Right, locks []fence.Sequencer, slots []int,
 	}, sigs)
 }
 
-// endOf returns the error with which zlock ends after COMMAND.
+// endOf returns the error with which zlock ends after COMMAND: the exit code, or SIGINT if that ended
+// COMMAND.
 func (j *job) endOf(out *supervise.Outcome, code int) error {
 	if code == supervise.SignalCode(syscall.SIGINT) &&
-		(out.Signal == syscall.SIGINT || j.flags.contain && out.Told) { // the keeper reports no signal
+		(out.Signal == syscall.SIGINT || j.flags.contain && out.Told) { // with --contain, only the code tells
 		return &call.SignalError{Sig: syscall.SIGINT}
 	}
 	return cli.Exit(code)
 }
 
-// right() returns the right to run under the lock. Messages call the lock by the name in `what`.
+// right() returns COMMAND's right to run, which lasts as long as the lock. `what` names the lock in messages.
 func (s *holding) right(what string) supervise.Right {
 	asked := make(chan string, 1)
 	go func() {
@@ -404,8 +408,8 @@ type executable struct {
 	argv []string
 }
 
-// findExecutable finds COMMAND in the words after -- or in the argument of -c, so that zlock reports a
-// mistake before it joins a queue.
+// findExecutable finds COMMAND in the words after -- or in the argument of -c. It is called before zlock
+// joins a queue, so that a mistake shows at once.
 func findExecutable(words []string, shell string) (executable, error) {
 	if shell != "" {
 		if len(words) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-// Run refuses: a COMMAND under a lock needs process groups and signals, which Windows lacks.
+// On Windows these commands return an error, because a COMMAND under a lock needs process groups and signals.
 func Run() *call.Command   { return unixOnly("run") }
 func Elect() *call.Command { return unixOnly("elect") }
 func Guard() *call.Command { return unixOnly("__guard") }

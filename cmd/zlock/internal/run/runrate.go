@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
-// runByRate waits for a draw from a rate, and then replaces zlock by COMMAND. zlock need not stay, because a
-// draw is not given back.
+// runByRate waits for a draw from a rate. Then zlock executes COMMAND in its own place: nothing is given back
+// after COMMAND, so zlock need not stay.
 func runByRate(c *call.Call, rate string, t *ticket.Flags, lock *lockFlags, run *runFlags,
 	conn *connect.Flags) error {
 	if err := run.only("rate", "http", "http-ca", "bearer-file", "nonblock", "timeout", "conflict-exit-code",
@@ -47,7 +47,7 @@ func runByRate(c *call.Call, rate string, t *ticket.Flags, lock *lockFlags, run 
 	if err != nil {
 		return err
 	}
-	k.Secret, k.Path = ticket.NewSecret(), c.Args[0] // with a secret a repeated request draws only once
+	k.Secret, k.Path = ticket.NewSecret(), c.Args[0] // the secret makes a repeated request draw only once
 	if err := draw(c, k, limit, per, t, lock, conn.Quiet); err != nil {
 		return err
 	}

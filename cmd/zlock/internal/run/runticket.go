@@ -24,18 +24,18 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
-// ticketHold is the hold of a ticket while COMMAND runs. The ticket outlives zlock.
+// ticketHold is a ticket's hold of its lock while COMMAND runs. zlock renews the ticket, but need not end it.
 type ticketHold struct {
 	*ticket.Asker
 	now    func() reading
 	token  string
-	margin time.Duration // COMMAND is told to end this long before the hold ends
+	margin time.Duration // zlock treats the hold as lost this long before its end, to end COMMAND in time
 	asked  chan string   // messages about clients that ask for the lock; has room for one
 	lost   chan struct{} // closed when the hold is lost
 
 	mu    sync.Mutex
-	sent  reading       // when zlock sent the last answered request
-	lasts time.Duration // the hold ends this long after `sent`
+	sent  reading       // when zlock sent the last request that a server answered
+	lasts time.Duration // how long after `sent` the hold counts as held
 	last  error         // error of the last request
 	err   error         // why the hold is lost
 	told  bool          // COMMAND was told that a client asks for the lock
@@ -117,7 +117,7 @@ func runByTicket(c *call.Call, t *ticket.Flags, give bool, lock *lockFlags, run 
 	return cmp.Or(err, j.endOf(&out, code))
 }
 
-// await() waits until the ticket holds, and returns the answer that says so.
+// await() waits until the ticket holds its lock, and returns the answer that says so.
 func (h *ticketHold) await(j *job, t *ticket.Flags, lock *lockFlags) (*ticket.Answer, error) {
 	var sent reading
 	send := func(ctx context.Context, wait time.Duration) (*ticket.Answer, error) {
@@ -145,13 +145,13 @@ func (h *ticketHold) await(j *job, t *ticket.Flags, lock *lockFlags) (*ticket.An
 	return a, nil
 }
 
-// lastsFor refuses a ticket that may end before COMMAND can be ended.
+// lastsFor returns an error if the ticket is so short that zlock could not end COMMAND before its end.
 func (h *ticketHold) lastsFor(a *ticket.Answer) error {
 	safe, ttl := time.Duration(a.Safe)*time.Millisecond, time.Duration(a.TTL)*time.Millisecond
 	switch {
 	case safe >= h.margin+time.Second:
 		return nil
-	case safe < ttl/2: // the ticket is long enough, but it ends soon
+	case safe < ttl/2: // its time would be long enough, but its end (--until) is near
 		return cli.Exitf(call.ExitLost, "the ticket ends in %v: that is too soon for --kill-after %v",
 			safe, h.margin)
 	}
@@ -165,7 +165,7 @@ func (h *ticketHold) post(ctx context.Context, wait time.Duration) (*ticket.Answ
 	return h.Ask(ctx, http.MethodPost, ticket.LockPath(h.Path), q, map[string]string{"If-Match": "*"})
 }
 
-// renewEvery is the longest time between two requests of a hold.
+// renewEvery bounds the time between two requests that renew the ticket.
 const renewEvery = 10 * time.Second
 
 // keep() renews the ticket until ctx ends or the hold is lost.
@@ -176,7 +176,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 			h.lose(cmp.Or(h.last, errTicketTime))
 			return
 		}
-		// A request gets a third of the remaining time, so that zlock can still ask another server.
+		// Wait only a third of the time that is left: if this server hangs, zlock can ask another one.
 		try, cancel := context.WithTimeout(ctx, max(left/3, 200*time.Millisecond))
 		sent := h.now()
 		a, err := h.post(try, 0)
@@ -186,7 +186,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 			return
 		case err != nil:
 			h.last = fmt.Errorf("no server has renewed the ticket: %w", err)
-			h.URLs = append(slices.Clone(h.URLs[1:]), h.URLs[0]) // this server may never answer: ask the next one
+			h.URLs = append(slices.Clone(h.URLs[1:]), h.URLs[0]) // begin with another server, as this one may hang
 			continue
 		case a.Over():
 			h.lose(ticket.OverText(a))
@@ -208,7 +208,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 	}
 }
 
-// renewed() records an answer to a request that zlock sent at the time `sent`.
+// renewed() records that a request, sent at the time `sent`, has renewed the ticket.
 func (h *ticketHold) renewed(a *ticket.Answer, sent reading) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -239,7 +239,7 @@ func (h *ticketHold) Err() error {
 
 var errTicketTime = errors.New("the ticket's time is over")
 
-// left() returns how long the hold lasts if no server renews it.
+// left() returns how long the hold still lasts without another renewal.
 func (h *ticketHold) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -249,8 +249,8 @@ func (h *ticketHold) left() time.Duration {
 // Until returns the end of the hold as a time.
 func (h *ticketHold) Until() time.Time { return time.Now().Add(h.left()) }
 
-// A reading holds the values of two clocks that run while the machine sleeps. The wall clock also runs while
-// a host pauses its virtual machine.
+// reading is a reading of two clocks. Both run while the machine sleeps, and the wall clock also while a host
+// pauses the virtual machine.
 type reading struct {
 	boot time.Duration
 	wall time.Time
@@ -258,12 +258,12 @@ type reading struct {
 
 func readClocks() reading { return reading{supervise.BootClock(), time.Now().Round(0)} }
 
-// since() returns the time from `a` to `b`, by the clock on which more time has passed: a clock may have been
-// set back.
+// since() returns the time from `a` to `b`. It takes the clock that shows more, because the other may have
+// been set back.
 func (b reading) since(a reading) time.Duration { return max(b.boot-a.boot, b.wall.Sub(a.wall)) }
 
-// lostLately asks after COMMAND's end whether another client has ended the hold since the last request. A
-// missing answer does not count as a loss, because the ticket's own time is not over.
+// lostLately is called after COMMAND's end. It asks the server whether another client has ended the hold
+// before that. If no server answers, the hold counts as held, because the ticket's time is not over.
 func (h *ticketHold) lostLately(c *call.Call) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
@@ -280,7 +280,7 @@ func (h *ticketHold) lostLately(c *call.Call) bool {
 	return true
 }
 
-// endsWithout gives the ticket back if `give` is true, because COMMAND could not start.
+// endsWithout is called if COMMAND could not start. It gives the ticket back if `give` is true.
 func (h *ticketHold) endsWithout(c *call.Call, t *ticket.Flags, give bool) {
 	if give {
 		h.giveBack(c, t, 0)

@@ -13,9 +13,9 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
-// waitTeller reports on standard error which client holds the lock that zlock waits for. It does so after a
-// second, and again when the holder or zlock's place changes, but not often. It reads only the holder's node,
-// because the client already lists the queue.
+// waitTeller tells the user which client holds the lock that zlock waits for: after a second, and again when
+// the holder or zlock's place has changed, but not often. The client knows the queue, so waitTeller reads
+// only the holder's node.
 type waitTeller struct {
 	cl     *client.Client
 	line   *call.StatusLine
@@ -28,20 +28,21 @@ type waitTeller struct {
 const (
 	tellAfter = time.Second
 	tellEvery = 10 * time.Second
-	// tellRefusal bounds the wait for the client's last event after a refusal.
+	// tellRefusal is how long waitTeller waits for the client's last event, which names the holder, when the
+	// lock was refused.
 	tellRefusal = 2 * time.Second
 	tellRead    = 5 * time.Second
 )
 
-// farPlace is the last place in the queue for which waitTeller reports changes. Farther back, the place
-// changes with each turn, so it writes only the first line.
+// farPlace is the farthest place in the queue from which waitTeller reports each new place. Farther back, the
+// place changes too often.
 const farPlace = 20
 
 func newWaitTeller(a *call.App, cl *client.Client, quiet bool) *waitTeller {
 	return &waitTeller{cl: cl, line: call.NewStatusLine(a), quiet: quiet, events: make(chan client.Event, 1)}
 }
 
-// option() makes the client send its events to waitTeller, which keeps only the newest event.
+// option() makes the client pass its events to waitTeller. Only the newest event is kept.
 func (t *waitTeller) option() client.Option {
 	return client.WithEvents(func(ev client.Event) {
 		if ev.Kind != client.EventWaiting {
@@ -98,7 +99,7 @@ func (t *waitTeller) news(ev client.Event) bool {
 
 // refused() reports the holder of the lock that zlock did not get.
 func (t *waitTeller) refused(ctx context.Context, last client.Event) {
-	select { // the client may deliver an event even after take() has returned
+	select { // an event may still come after the refusal
 	case last = <-t.events:
 	default:
 		if last.Path == "" {
@@ -143,8 +144,8 @@ func holderText(h recipe.Entry) string {
 
 var errTimeout = errors.New("not acquired in time")
 
-// waiting() runs f() for at most the time `limit`; 0 means no limit. When the time is over it returns an
-// error with the exit code `code`. When ctx ends, it returns the cause.
+// waiting() runs f() within the time `limit`; 0 means no limit. If the time is over, the error has the exit
+// code `code`. If ctx ends, the error is its cause.
 func waiting(ctx context.Context, limit time.Duration, code int, f func(context.Context) error) error {
 	bounded, cancel := ctx, func() {}
 	if limit > 0 {
@@ -156,18 +157,18 @@ func waiting(ctx context.Context, limit time.Duration, code int, f func(context.
 	switch {
 	case err == nil:
 		return nil
-	case isLost && lost.Reason == client.Revoked: // the request was revoked while it waited
+	case isLost && lost.Reason == client.Revoked: // another client asked for the lock while zlock waited for it
 		return cli.Exitf(call.ExitRevoked, "%w", err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case bounded.Err() != nil && (errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)):
-		return &cli.ExitError{Code: code} // cli.Exit would return nil for the code 0
+		return &cli.ExitError{Code: code} // not cli.Exit: it returns nil if the user chose the code 0
 	}
 	return err
 }
 
-// patience() returns how long zlock may wait for a lock or a draw, as -n and -w say, and how long it may wait
-// for the answer to a request.
+// patience() returns how long zlock waits: for a lock or a draw as -n and -w say, and for the answer to a
+// request as `answer` says.
 func (f *lockFlags) patience(answer time.Duration, quiet bool) ticket.Patience {
 	p := ticket.Patience{Answer: answer, Quiet: quiet}
 	if f.nonblock || f.fs.Changed("timeout") {

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// target is the set of processes that zlock ends when a lock is lost: COMMAND and its descendants, and
-// COMMAND's process group. If zlock itself is in that group (in the foreground), the group does not count.
+// target is the set of processes that must end when the lock is lost: COMMAND, its descendants, and COMMAND's
+// process group. In the foreground zlock itself is in that group; then `group` is false.
 type target struct {
 	pid   int
 	group bool
 	all   bool // whether kin() finds every descendant of COMMAND
-	// kin() returns COMMAND and its descendants. It omits the processes for which spare() returns true, and
-	// their descendants. It returns none if the system does not list processes.
+	// kin() returns COMMAND and its descendants. It leaves out a process for which spare() returns true, with
+	// all descendants of that process. If the system does not list processes, the result is empty.
 	kin func(spare func(process) bool) []process
 }
 
 func nobody(process) bool { return false }
 
-// signal() sends sig to every process of the target once, because a second signal may mean more than the
-// first. It also continues stopped processes, because a stopped process ends only by KILL.
+// signal() sends sig to every process of the target, only once: to some programs, a second signal means more
+// than the first. After it, SIGCONT lets stopped processes continue, so that they can end.
 //
-// If a zlock is among these processes, its guard and its own COMMAND get no signal from here: that zlock
-// passes the signal on and then releases its lock. KILL goes to every process.
+// The target may contain another zlock. Then the guard and the COMMAND of that zlock get no signal here: that
+// zlock passes it on itself, and then releases its own lock. But SIGKILL goes to every process.
 func (t target) signal(sig syscall.Signal) {
 	sigs := []syscall.Signal{sig}
 	if sig != syscall.SIGKILL && sig != syscall.SIGCONT && sig != syscall.SIGWINCH {
@@ -59,12 +59,12 @@ type child struct {
 	target
 	news   chan news          // messages of the guard, until COMMAND ends
 	status syscall.WaitStatus // valid after the guard has reported COMMAND's end
-	alone  chan struct{}      // closed when the guard reports that no child is left
+	alone  chan struct{}      // closed when the guard reports that it has no child any longer
 	bereft chan struct{}      // closed when the guard is dead
 }
 
-// alive() reports whether a process of an ended COMMAND still runs. The guard, which waits for its children,
-// knows that exactly. Without a guard zlock reads the process table.
+// alive() reports whether COMMAND, which has ended, has left a process running. The guard knows, because it
+// waits for all its children. If the guard is dead, alive() reads the process table.
 func (c *child) alive() bool {
 	switch {
 	case !c.all:
@@ -92,8 +92,8 @@ func (c *child) code() int {
 	return c.status.ExitStatus()
 }
 
-// finish() ends the processes that COMMAND left running when it ended. It returns when none is left, because
-// the lock must not move earlier. It calls say() if the wait is long.
+// finish() ends the processes that COMMAND left running when it ended. It returns only when none of them is
+// left, because the lock must not move before. It calls say() if that takes long.
 func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 	c.signal(syscall.SIGTERM)
 	kill := time.Now().Add(grace)
@@ -107,7 +107,7 @@ func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 		if time.Now().After(complain) {
 			say("processes that COMMAND (%d) started cannot be killed; the lock is kept", c.pid)
 			complain = complain.Add(time.Hour)
-			most = time.Second // look less often, because each signal reads the process table
+			most = time.Second // from here on look rarely: signal() reads the whole process table each time
 		}
 	}
 }

@@ -16,7 +16,7 @@ const (
 	ExitFailed        = 125 // an internal error
 	ExitNotExecutable = 126 // COMMAND is not executable
 	ExitNotFound      = 127 // COMMAND is not found
-	exitSignal        = 128 // add the signal's number
+	exitSignal        = 128 // plus the number of the signal that ended COMMAND
 )
 
 // SignalCode is the exit code of a process that a signal ended.

@@ -14,9 +14,9 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// With --contain COMMAND runs in a process namespace of its own. The first process of the namespace, the
-// keeper, is this program. When the keeper ends, the kernel kills all other processes of the namespace,
-// whatever their session or group.
+// With --contain, COMMAND runs in a process namespace of its own. The keeper is the first process of this
+// namespace; it runs this program. When the keeper ends, the kernel kills all other processes of the
+// namespace, in whatever session or group they are.
 
 // keeperArgs returns the keeper's arguments.
 func keeperArgs(l *launch, path string, argv []string) []string {
@@ -24,15 +24,15 @@ func keeperArgs(l *launch, path string, argv []string) []string {
 		strconv.FormatBool(l.OnLost != 0), path}, argv...)
 }
 
-// Keep is the code of the keeper. It runs COMMAND and returns its exit code when no process of the namespace
-// is left. If the time `killAfter` has passed since COMMAND's end, the keeper exits in any case, and the
-// kernel kills the remaining processes. If `die` is true, the keeper ends when the guard ends.
+// Keep is the code of the keeper. It runs COMMAND, and waits until no process of the namespace is left, but
+// not longer than killAfter after COMMAND's end: then the kernel kills the rest. It ends with COMMAND's exit
+// code. If `die` is true, the keeper dies with the guard.
 func Keep(killAfter time.Duration, foreground, die bool, path string, argv []string) error {
 	if die {
 		dieWithGuard()
 	}
-	// Signals for COMMAND must not end its keeper. COMMAND ignores the signals that the user has made zlock
-	// ignore.
+	// Receive signals that are meant for COMMAND, so that they do not end the keeper. Leave signals ignored that
+	// zlock ignores: COMMAND must ignore them, too.
 	passed := make(chan os.Signal, 64)
 	for _, s := range slices.Concat(terminalSignals, forwardedSignals, []os.Signal{
 		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}) {
@@ -46,7 +46,7 @@ func Keep(killAfter time.Duration, foreground, die bool, path string, argv []str
 	}
 	go func() {
 		for s := range passed {
-			// COMMAND gets the signal directly if COMMAND has a group of its own.
+			// In the foreground these signals reach only the keeper. In a group of its own COMMAND has got them.
 			if foreground && slices.Contains(forwardedSignals, s) {
 				_ = syscall.Kill(main, s.(syscall.Signal))
 			}
@@ -66,7 +66,7 @@ func Keep(killAfter time.Duration, foreground, die bool, path string, argv []str
 			}
 			last := code
 			for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
-				_ = syscall.Kill(-1, sig) // every process of the namespace except this one
+				_ = syscall.Kill(-1, sig) // -1: all processes of the namespace but this one
 			}
 			time.AfterFunc(killAfter, func() { os.Exit(last) })
 		}

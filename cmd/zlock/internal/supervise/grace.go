@@ -11,8 +11,8 @@ import (
 type Loss struct {
 	OnLost    syscall.Signal // the first signal on loss; 0: only a warning
 	KillAfter time.Duration
-	OnAsked   syscall.Signal // signal for COMMAND when another client asks for the right back; 0: none
-	Nested    time.Duration  // KillAfter when an outer zlock ends COMMAND; 0: no outer zlock
+	OnAsked   syscall.Signal // what COMMAND gets when another client asks for the right; 0: nothing
+	Nested    time.Duration  // if an outer zlock ends this one: the time for COMMAND to end; 0: no outer zlock
 }
 
 // Grace returns the shortest time that COMMAND gets between the signal to end and SIGKILL.
@@ -23,9 +23,8 @@ func (l Loss) Grace() time.Duration {
 	return l.KillAfter
 }
 
-// GraceWithin returns the grace of COMMAND if this zlock runs under the lock of an outer zlock whose grace is
-// `outer`. The result is shorter than `outer`, so that this zlock releases its lock before the outer zlock
-// kills it.
+// GraceWithin returns how long COMMAND may take to end when an outer zlock ends this zlock within the time
+// `outer`. It is less than `outer`, so that this zlock can release its lock before it is killed.
 func GraceWithin(outer string) time.Duration {
 	d, err := time.ParseDuration(outer)
 	if err != nil {
@@ -34,7 +33,8 @@ func GraceWithin(outer string) time.Duration {
 	return max(d-time.Second, d/2)
 }
 
-// lost() sends COMMAND the signal for a loss, and returns a channel that fires when COMMAND must be killed.
+// lost() handles the loss of the right: it sends COMMAND the first signal, and returns a channel that fires
+// when COMMAND must be killed.
 func (s *supervisor) lost() <-chan time.Time {
 	s.code = s.right.Code()
 	if s.OnLost == 0 {

@@ -18,38 +18,36 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// The guard is a second process of this program. It starts COMMAND and knows the deadline until which
-// COMMAND's lock is safe. If zlock is stopped, gets no processor time or is dead, the guard ends COMMAND at
-// the deadline. The guard has a process group of its own, so that a signal to zlock's group does not reach
-// the guard.
+// The guard is a second process of this program. It starts COMMAND. zlock tells it again and again until when
+// COMMAND's lock is safe. If zlock is stopped, gets no processor time or is dead at that time, the guard ends
+// COMMAND. The guard has a process group of its own, so that a signal to zlock's group does not reach it.
 //
-// COMMAND is the guard's child, and the system kills COMMAND when the guard dies. So COMMAND does not outlive
-// its lock even if zlock or the guard is killed. If zlock is killed, the guard ends COMMAND within its grace
-// period and carries out zlock's will, so that the lock moves at once. If the guard is killed, COMMAND is
-// dead.
+// COMMAND does not outlive its lock even if one of the two is killed. If zlock is killed, the guard ends
+// COMMAND within its grace period, and then carries out zlock's will, so that the lock moves at once. If the
+// guard is killed, the system kills COMMAND, which is the guard's child.
 //
-// zlock and the guard exchange messages over a socket. If the guard's input ends without
-// order.Done, zlock is dead.
+// zlock and the guard exchange messages over a socket. If the guard's end of the socket closes before
+// order.Done has come, zlock is dead.
 
 // order is a message of zlock to the guard. Times are on the boot clock.
 type order struct {
 	Will     []byte        // the guard carries this out if zlock dies
 	Start    *launch       // how to start COMMAND now
 	Deadline time.Duration // the lock is safe until this time
-	Kill     time.Duration // kill at this time; zlock has sent the first signal itself
+	Kill     time.Duration // when to kill COMMAND, to which zlock has already sent the first signal
 	Done     bool          // zlock no longer needs the guard
 }
 
 // news is a message of the guard to zlock.
 type news struct {
-	Started int // process id of COMMAND
-	Failed  int // the exit code, if COMMAND did not start
+	Started int // COMMAND was started, with this process id
+	Failed  int // COMMAND was not started, and this is the exit code
 	Why     string
 	Ended   bool
 	Status  syscall.WaitStatus // set if Ended is true
-	Alone   bool               // the guard has no child left: no known process of COMMAND runs
-	Signal  syscall.Signal     // a signal that a process sent to the guard because it is COMMAND's parent
-	Bereft  bool               // zlock's own note that the guard died before COMMAND
+	Alone   bool               // the guard's last child has ended, so COMMAND has left none running
+	Signal  syscall.Signal     // a process sent this signal to the guard, and means zlock: COMMAND's parent
+	Bereft  bool               // not from the guard: zlock notes here that the guard died before COMMAND
 }
 
 // wire is one end of the socket between zlock and its guard.
@@ -65,9 +63,9 @@ func newWire(conn *os.File) *wire { return &wire{conn, gob.NewDecoder(conn), gob
 type launch struct {
 	Path      string
 	Argv, Env []string
-	Group     int            // the process group to join, 0 for a new one
+	Group     int            // the process group that COMMAND joins; 0: a new one
 	Contain   bool           // run COMMAND in a process namespace
-	Leave     bool           // processes that COMMAND leaves behind may continue
+	Leave     bool           // let processes run on that COMMAND leaves behind
 	OnLost    syscall.Signal // the first signal on loss; 0: COMMAND continues
 	KillAfter time.Duration
 }
@@ -81,11 +79,11 @@ func newLaunch(c *Command) *launch {
 	return l
 }
 
-// guardName is the guard's name in the process table. A user who kills all processes named zlock must not
-// kill the guard, because the guard must then end COMMAND. Therefore the name differs from zlock.
+// guardName is the guard's name in the process table. It differs from zlock's, so that a user who kills all
+// processes named zlock does not kill the guard, too: the guard must then end COMMAND.
 const guardName = "lock-guard"
 
-// Guard is zlock's side of the guard.
+// Guard is the guard as zlock sees it.
 type Guard struct {
 	*wire
 	pid  int
@@ -93,8 +91,8 @@ type Guard struct {
 	last time.Duration // the deadline that was last sent
 }
 
-// StartGuard starts the guard's process and does not wait until it runs. The process is this program with the
-// arguments "__guard" and a number; it calls [Watch].
+// StartGuard starts the guard's process, and does not wait until it runs. The guard is this program with the
+// argument "__guard"; it calls [Watch].
 func StartGuard(self string) (*Guard, error) {
 	syscall.ForkLock.RLock()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -114,11 +112,11 @@ func StartGuard(self string) (*Guard, error) {
 	return g, nil
 }
 
-// fork() starts the process with its end of the socket as standard input, and closes that end here. It avoids
-// os/exec, which first starts another process to test system calls.
+// fork() starts the guard. The guard's standard input is its end of the socket, which fork() closes here.
+// fork() does not use os/exec, because that first starts another process to test system calls.
 func (g *Guard) fork(self string, socket int) error {
 	defer closeFD(socket)
-	// Duplicate COMMAND's standard input to a number that no file for COMMAND has.
+	// The guard gets COMMAND's standard input as an extra file, because its own is the socket.
 	stdin, err := dupApart(0, unix.F_DUPFD)
 	if err != nil {
 		return err
@@ -129,16 +127,16 @@ func (g *Guard) fork(self string, socket int) error {
 		return err
 	}
 	defer closeFD(end)
-	env := append(os.Environ(), "GOMAXPROCS=1") // for a faster start; COMMAND has its own environment
+	env := append(os.Environ(), "GOMAXPROCS=1") // the guard starts faster with it; COMMAND does not get it
 	g.pid, err = syscall.ForkExec(self, []string{guardName, "__guard", strconv.Itoa(stdin)}, &syscall.ProcAttr{
 		Env: env, Files: []uintptr{uintptr(end), 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	return err
 }
 
-// dupApart duplicates a file to a number that is followed by a free number. In the new process ForkExec may
-// put a file of its own at the number after the highest passed file. Without the free number, ForkExec's file
-// sometimes replaced the guard's end of the socket, or a file for COMMAND.
+// dupApart duplicates a file to a number after which the next number is free. ForkExec needs that: in the new
+// process it may use the number after the highest file for a file of its own. It would sometimes overwrite
+// the guard's end of the socket, or a file for COMMAND.
 func dupApart(fd, how int) (int, error) {
 	for above := 3; ; {
 		dup, err := unix.FcntlInt(uintptr(fd), how, above)
@@ -155,7 +153,7 @@ func dupApart(fd, how int) (int, error) {
 
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// send sends an order. It ignores an error, because the guard is then dead, and follow() notices that.
+// send sends an order. If that fails, the guard is dead, and follow() notices it.
 func (g *Guard) send(o order) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -165,10 +163,10 @@ func (g *Guard) send(o order) {
 // start() makes the guard start COMMAND.
 func (g *Guard) start(l *launch, deadline time.Duration) (*child, error) {
 	c := &child{news: make(chan news), alone: make(chan struct{}), bereft: make(chan struct{})}
-	// Processes that COMMAND leaves behind become children of the guard, or of zlock if the guard dies.
-	// Prepare this now, because COMMAND may end before the guard reports its start.
+	// Processes that COMMAND leaves behind become children of the guard, or of zlock if the guard dies. Call
+	// adoptOrphans before COMMAND starts, because COMMAND may end at once.
 	c.all = !l.Leave && adoptOrphans()
-	before := ChildrenOf(os.Getpid()) // the guard, and children of a shell that has replaced itself by zlock
+	before := ChildrenOf(os.Getpid()) // not COMMAND's: the guard, and children of a shell that executed zlock
 	c.kin = func(spare func(process) bool) []process {
 		guard, orphans := 0, closed(c.bereft) // guard: its number in /proc; orphans: zlock adopts them itself
 		all := descendants(self(), func(p process) bool {
@@ -189,7 +187,7 @@ func (g *Guard) start(l *launch, deadline time.Duration) (*child, error) {
 	for n.Started == 0 {
 		switch err := g.in.Decode(&n); {
 		case err != nil:
-			// A dead guard may have started COMMAND, which lives a moment longer.
+			// The guard is dead, but may have started COMMAND just before: kill it.
 			close(c.bereft)
 			for c.all && c.alive() {
 				c.signal(syscall.SIGKILL)
@@ -212,7 +210,8 @@ func Reap() {
 	}
 }
 
-// follow() passes on the guard's news until COMMAND has ended, and records when no other process is left.
+// follow() passes on what the guard reports until COMMAND has ended. It also closes c.alone when the guard
+// has no child any longer, and c.bereft if the guard dies.
 func (c *child) follow(g *Guard) {
 	ended := false
 	for {
@@ -235,7 +234,8 @@ func (c *child) follow(g *Guard) {
 	if ended {
 		return
 	}
-	// When the guard dies, the system kills COMMAND; with --on-lost=warn COMMAND continues.
+	// The guard is dead. Then the system kills COMMAND, but with --on-lost=warn COMMAND runs on: wait for its
+	// end.
 	c.news <- news{Bereft: true}
 	for Alive(c.pid) {
 		time.Sleep(10 * time.Millisecond)
@@ -244,8 +244,8 @@ func (c *child) follow(g *Guard) {
 	c.news <- news{Ended: true}
 }
 
-// tell() sends a new deadline, unless many deadlines are still unread: if the guard is stopped and the socket
-// is full, zlock would block too.
+// tell() sends the guard a new deadline. It does not if many deadlines are unread: a stopped guard reads
+// none, and zlock would block as soon as the socket is full.
 func (g *Guard) tell(deadline time.Duration) {
 	if unread, _ := unix.IoctlGetInt(int(g.conn.Fd()), unix.TIOCOUTQ); unread < 1<<16 && deadline != g.last {
 		g.last = deadline

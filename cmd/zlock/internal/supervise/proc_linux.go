@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dieWithParent makes the kernel send sig to the caller's next child when this process ends. In fact the
-// kernel waits for the end of the thread that started the child. Therefore dieWithParent ties the calling
-// goroutine, which must be the main one, to its thread.
+// dieWithParent makes the kernel send sig to the next child when this process ends. The kernel actually
+// watches the thread that starts the child. So dieWithParent ties the calling goroutine, which must be the
+// main one, to its thread.
 func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) {
 	runtime.LockOSThread()
 	attr.Pdeathsig = sig
 }
 
-// Contain makes the child the first process of a process namespace. If the process lacks the right to do
-// that, it also adds a user namespace, in which users keep their identity.
+// Contain starts a child as the first process of a new process namespace. If this process has no right to
+// make one, the child also gets a user namespace, in which it has that right and its user stays the same.
 func Contain(attr *syscall.SysProcAttr) {
-	attr.Pdeathsig = 0 // the keeper sets it, see [Keep]
+	attr.Pdeathsig = 0 // the keeper itself asks to die with the guard; see [Keep]
 	attr.Cloneflags |= syscall.CLONE_NEWPID
 	if mayContain() {
 		return
@@ -57,15 +57,15 @@ func BootClock() time.Duration {
 // process is the content of /proc/PID/stat.
 type process struct {
 	pid, parent, group int    // numbers in /proc
-	ours               int    // number in this process's own namespace; 0: it has no number there
+	ours               int    // its number in this process's namespace, to signal it; 0: it has none there
 	name               string // name of the program
 	state              byte
-	began              uint64 // start time; a later process with the same number has another one
+	began              uint64 // start time, which tells it from a later process with the same number
 }
 
 func (p process) running() bool { return p.state != 'Z' && p.state != 'X' }
 
-// signal() sends a signal to this process, but not to a later process with the same number.
+// signal() sends a signal to this process. It never signals a later process that has got the same number.
 func (p process) signal(sig syscall.Signal) {
 	if p.ours <= 0 {
 		return
@@ -83,12 +83,13 @@ func (p process) signal(sig syscall.Signal) {
 			return
 		}
 	}
-	_ = syscall.Kill(p.ours, sig) // this system lacks or forbids the pidfd calls
+	_ = syscall.Kill(p.ours, sig) // without pidfd, which this system lacks or forbids, only the number is left
 }
 
-// self() returns the number of this process in /proc. It returns 0 if /proc does not exist. Within --contain,
-// /proc shows the numbers of the outer namespace. /proc lists a process's numbers in all its namespaces;
-// depth() returns the index of this process's namespace in that list.
+// self() returns the number of this process in /proc, or 0 without /proc. With --contain, /proc still shows
+// the numbers of the outer namespace. A process has a number in each of its namespaces, and /proc lists them
+// all. depth() returns how many this process has, which is also the place of its own namespace in such a
+// list.
 var self, depth = sync.OnceValue(func() int {
 	link, _ := os.Readlink("/proc/self")
 	pid, _ := strconv.Atoi(link)
@@ -106,7 +107,7 @@ func numbers(pid int) []string {
 	return strings.Fields(text)
 }
 
-// processes() lists the processes that f accepts; none if /proc does not list processes.
+// processes() lists the processes that f accepts. The list is empty if there is no /proc.
 func processes(f func(process) bool) (found []process) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -131,7 +132,7 @@ func readProcess(pid int) (process, bool) {
 	if err != nil {
 		return process{}, false
 	}
-	// PID (NAME) STATE PARENT GROUP …; the name may hold anything.
+	// The line is PID (NAME) STATE PARENT GROUP …, and NAME may contain anything, even parentheses.
 	i, j := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if i < 0 || j < i {
 		return process{}, false
@@ -171,8 +172,8 @@ func descendants(pid int, spare func(process) bool) (all []process) {
 	return all
 }
 
-// groupAlive reports whether a process of the group runs. It does not rely on kill(2), which also counts
-// zombies: init may never reap an orphaned zombie.
+// groupAlive reports whether a process of the group runs. kill(2) does not tell, because it counts zombies,
+// too: an orphan that has ended stays a zombie if init does not reap it.
 func groupAlive(group int) bool {
 	if syscall.Kill(-group, 0) == syscall.ESRCH {
 		return false
@@ -189,7 +190,7 @@ func Alive(pid int) bool {
 	return ok && p.running()
 }
 
-// nameProcess changes the name that killall and pkill use.
+// nameProcess sets the name by which killall and pkill find this process.
 func nameProcess(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
 // dieWithGuard makes the kernel kill this process when the guard dies. The setting belongs to the calling
@@ -199,13 +200,14 @@ func dieWithGuard() {
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
 }
 
-// adoptOrphans makes this process the new parent of descendants whose parent ends. It returns true if that
-// succeeds and /proc lists processes, so that this process can find all its descendants.
+// adoptOrphans makes this process adopt a descendant whose parent ends. The result is true if it can then
+// find all its descendants: the system does as asked, and has /proc.
 func adoptOrphans() bool {
 	return self() != 0 && unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 }
 
-// ChildrenOf returns the running children of a process; none if /proc has the numbers of another namespace.
+// ChildrenOf returns the running children of a process. It returns none if /proc shows the numbers of another
+// namespace.
 func ChildrenOf(parent int) (pids []int) {
 	if !ownProc() {
 		return nil

@@ -46,7 +46,7 @@ func (p process) signal(sig syscall.Signal) { _ = syscall.Kill(p.ours, sig) }
 
 func self() int { return 0 }
 
-// descendants() returns none, because no portable call finds them: in the foreground zlock ends only COMMAND.
+// descendants() returns none: no portable call finds them. So in the foreground zlock can end only COMMAND.
 func descendants(int, func(process) bool) []process { return nil }
 
 // adoptOrphans does nothing: only Linux has subreapers.

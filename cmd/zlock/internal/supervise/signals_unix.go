@@ -21,14 +21,13 @@ func SignalName(sig syscall.Signal) string {
 	return strconv.Itoa(int(sig))
 }
 
-// In the foreground the terminal sends its signals to COMMAND itself. But a signal that was sent before
-// COMMAND joined the group reaches only zlock, perhaps with a delay. So for the time earlySignal after
-// COMMAND's start zlock passes the terminal's signals on. In that time COMMAND may get a signal twice, but it
-// misses none.
+// In the foreground the terminal sends its signals to COMMAND itself, except those from before COMMAND joined
+// the group: only zlock gets these, perhaps late. So zlock still passes such signals on for the time
+// earlySignal after COMMAND's start. COMMAND may get one twice, but misses none.
 const earlySignal = 500 * time.Millisecond
 
-// zlock passes these signals on to COMMAND. In the foreground the terminal sends the terminalSignals to
-// COMMAND itself.
+// The signals that zlock passes on to COMMAND. In the foreground the terminal itself sends the
+// terminalSignals to COMMAND.
 var (
 	terminalSignals  = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGWINCH}
 	forwardedSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2,
@@ -40,7 +39,7 @@ func ListenForCommand() chan os.Signal {
 	return Listen(slices.Concat(terminalSignals, forwardedSignals)...)
 }
 
-// forward() passes a signal on to COMMAND, unless a terminal has sent the signal to both zlock and COMMAND.
+// forward() passes a signal on to COMMAND, unless it came from a terminal that has sent it to COMMAND, too.
 func (s *supervisor) forward(sig syscall.Signal) {
 	if s.Foreground && time.Since(s.started) > earlySignal && slices.Contains(terminalSignals, os.Signal(sig)) {
 		s.told = s.told || tellsToEnd(sig)
@@ -57,7 +56,7 @@ func (s *supervisor) pass(sig syscall.Signal) {
 	case !s.Foreground:
 		pids[0] = -pids[0]
 	case s.Contain && slices.Contains(terminalSignals, os.Signal(sig)):
-		pids = ChildrenOf(s.child.pid) // the keeper does not pass on a terminal's signals
+		pids = ChildrenOf(s.child.pid) // COMMAND itself: the keeper passes on other signals, but not these
 	}
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, sig)

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Right is the right under which COMMAND runs.
+// Right is the right of COMMAND to run, such as a lock.
 type Right struct {
 	Lost  <-chan struct{}  // closed when the right is lost
 	Err   func() error     // why the right has ended; nil while it lasts
 	Until func() time.Time // returns when the right ends unless it is renewed
 	Code  func() int       // the exit code if the right is lost
 	Asked <-chan string    // messages of processes that ask for the right
-	// AskedCode is the exit code if COMMAND ends because of Asked.
+	// AskedCode is the exit code if COMMAND ends after a message in Asked.
 	AskedCode int
 }
 
@@ -34,7 +34,7 @@ type Command struct {
 // Outcome says how COMMAND ended.
 type Outcome struct {
 	Code   int            // COMMAND's exit code
-	Right  int            // the exit code if COMMAND lost its right to run; 0: it did not
+	Right  int            // if COMMAND lost its right to run: the exit code for that; 0: it did not
 	Told   bool           // the user told COMMAND to end
 	Signal syscall.Signal // the signal that ended COMMAND; 0: none
 }
@@ -48,7 +48,7 @@ type supervisor struct {
 	started time.Time // when COMMAND started
 	code    int       // exit code if COMMAND lost its right to run; 0: it did not
 	told    bool      // the user told COMMAND to end
-	asked   bool      // a process has sent TERM to zlock
+	asked   bool      // zlock has got TERM
 }
 
 // Run makes the guard start COMMAND, and passes on to COMMAND the signals that arrive in `sigs`. When Run
@@ -67,10 +67,10 @@ func (g *Guard) Run(r Right, c *Command, sigs chan os.Signal) (Outcome, error) {
 		if s.asked {
 			grace = s.Grace()
 		}
-		g.send(order{Kill: BootClock() + grace}) // zlock itself sends the first signal
+		g.send(order{Kill: BootClock() + grace}) // in case zlock is stopped; finish() sends the first signal
 		child.finish(grace, s.Say)
 	}
-	// A signal that asks COMMAND to end counts even if zlock notices it after COMMAND's end.
+	// Look once more for a signal that asks COMMAND to end: it may have ended COMMAND before zlock noticed it.
 	signal.Stop(sigs)
 	for len(sigs) > 0 {
 		s.told = tellsToEnd(<-sigs) || s.told
@@ -82,7 +82,7 @@ func (g *Guard) Run(r Right, c *Command, sigs chan os.Signal) (Outcome, error) {
 	return out, nil
 }
 
-// deadline() returns when the right ends, on the clock shared with the guard.
+// deadline() returns when the right ends, on the clock that zlock and the guard share.
 func (s *supervisor) deadline() time.Duration {
 	return BootClock() + time.Until(s.right.Until())
 }
@@ -98,13 +98,13 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 		case n := <-s.child.news:
 			switch {
 			case n.Ended:
-				// If the right is lost by now, it was lost while COMMAND ran. But if a request for the right came before,
-				// s.code is set already: assume that the request ended COMMAND.
+				// The right was lost before COMMAND ended, so that counts as the reason. But s.code may already be set,
+				// by a request for the right: then that is the reason.
 				if s.code == 0 && s.right.Err() != nil {
 					s.code = s.right.Code()
 				}
 				return
-			case n.Signal != 0 && !s.told: // a process sent it: no terminal sends signals to the guard
+			case n.Signal != 0 && !s.told: // a process sent it to the guard, so COMMAND has not got it yet
 				s.pass(n.Signal)
 			case n.Bereft && s.OnLost == 0:
 				s.Say("the guard process died; COMMAND continues without a guard, and COMMAND's exit code " +
@@ -116,8 +116,8 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 		case sig := <-sigs:
 			s.forward(sig.(syscall.Signal))
 			s.asked = s.asked || sig == syscall.SIGTERM
-			// An outer zlock that ends its COMMAND sends CONT after its signal. If it only passes on the user's
-			// signal, it sends no CONT, and this COMMAND has no time limit.
+			// TERM and then CONT come from an outer zlock that ends its COMMAND: only then this COMMAND must end in
+			// time. A TERM of the user, passed on by an outer zlock, comes without CONT.
 			if sig == syscall.SIGCONT && s.asked && s.Nested > 0 && kill == nil {
 				kill = s.killIn(s.Grace())
 			}
@@ -131,7 +131,7 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 			s.askedBack(text)
 		case <-kill:
 			s.child.signal(syscall.SIGKILL)
-			kill = time.After(100 * time.Millisecond) // repeat the KILL for processes that were forked before it
+			kill = time.After(100 * time.Millisecond) // again, as a process may have forked just before the KILL
 		case <-tick.C:
 			if lost != nil {
 				s.guard.tell(s.deadline().Truncate(10 * time.Millisecond))

@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardLag is how long the guard waits after the deadline, so that zlock can signal COMMAND first.
+// guardLag is how long after the deadline the guard waits, so that a zlock that works ends COMMAND itself.
 const guardLag = 250 * time.Millisecond
 
-// guardTick is the longest sleep of the guard. Timers stand still while the machine sleeps, but the boot
-// clock does not.
+// guardTick bounds the guard's sleeps. While the machine sleeps, timers stand still but the boot clock runs,
+// so the guard must look at the clock again.
 const guardTick = time.Second
 
-// Watch is the code of the guard. It serves the process at the other end of `conn` until that process
-// dismisses it or dies. `stdin` is the file for COMMAND's standard input. If the other process dies, Watch
-// waits until no process of COMMAND runs, and then calls carryOut() with the will of the other process.
+// Watch is the code of the guard. It serves zlock, which is at the other end of `conn`, until zlock dismisses
+// it or dies. `stdin` is COMMAND's standard input. If zlock dies, Watch waits until no process of COMMAND
+// runs, and then calls carryOut() with zlock's will.
 func Watch(conn *os.File, stdin int, say func(string, ...any), carryOut func(will []byte) error) error {
 	unix.CloseOnExec(stdin)
 	return (&watchman{wire: newWire(conn), say: say, stdin: stdin, carryOut: carryOut}).watch()
@@ -45,16 +45,16 @@ type watchman struct {
 	carryOut  func([]byte) error
 
 	deadline time.Duration
-	kill     time.Duration // when to kill the target; 0: the kill has no time yet
+	kill     time.Duration // when to kill COMMAND's processes; 0: not decided yet
 	kills    int           // number of kills so far
-	ended    bool          // no process is left to kill
+	ended    bool          // no process of COMMAND is left
 }
 
-// Times of the guard while it ends processes. The guard checks rarely whether they have ended, because each
-// check reads the process table and could keep a core busy unnoticed.
+// Times of the guard while it ends processes. It looks rarely whether they have ended: each look reads the
+// process table, and in a loop that would keep a processor busy.
 const (
 	killAgain = 50 * time.Millisecond // pause after the first KILL; it doubles each time
-	killMost  = 10                    // number of KILLs, in 5 s, after which the guard gives up
+	killMost  = 10                    // after this many KILLs, which take 5 s, the guard gives up
 	lookMost  = 200 * time.Millisecond
 	leftFor   = 50 * time.Millisecond // how long after zlock's death the guard still reads zlock's messages
 )
@@ -63,8 +63,8 @@ const (
 func (w *watchman) watch() error {
 	nameProcess(guardName)
 	w.parent, w.ends, w.alone = os.Getppid(), make(chan news, 2), make(chan struct{})
-	// COMMAND ignores the signals that zlock ignored from its start. The other signals must not end the
-	// guard, and keep their effect on COMMAND.
+	// Receive these signals, so that they do not end the guard. A signal that zlock ignored from its start stays
+	// ignored, and COMMAND ignores it, too.
 	told := make(chan os.Signal, 16)
 	for _, s := range slices.Concat(EndSignals, []os.Signal{syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP,
 		syscall.SIGUSR1, syscall.SIGUSR2}) {
@@ -88,8 +88,8 @@ func (w *watchman) watch() error {
 
 // serve() carries out orders, and passes on the signals that the guard receives.
 func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
-	// After zlock's end the guard still carries out the orders that zlock sent before. One of them may dismiss
-	// the guard. In that case the session is over, and the guard must not wait for servers that do not answer.
+	// After zlock's death the guard still reads the orders that zlock sent before. If one of them dismisses the
+	// guard, the session is closed, and the guard must not wait for servers to close it again.
 	var ended <-chan time.Time
 	for {
 		select {
@@ -104,7 +104,7 @@ func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 		case <-ended:
 			return w.orphaned()
 		case n := <-w.ends:
-			for len(told) > 0 { // pass on the signals that came before COMMAND's end
+			for len(told) > 0 { // report signals first: one of them may have ended COMMAND
 				w.passOn(<-told)
 			}
 			w.report(n)
@@ -112,8 +112,8 @@ func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 			w.passOn(s)
 		case <-time.After(w.pause()):
 		}
-		// A new parent shows that zlock has died. The end of the input shows it, too, but only if no other process
-		// holds the input open.
+		// zlock is dead if this process has another parent. The end of the input does not always show that: another
+		// process may hold zlock's end open.
 		if ended == nil && os.Getppid() != w.parent {
 			ended = time.After(leftFor)
 		}
@@ -121,8 +121,8 @@ func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 	}
 }
 
-// passOn reports a signal to zlock: a program that wants to end zlock sends it to COMMAND's parent, which is
-// the guard.
+// passOn reports a signal to zlock. The sender wants to end zlock, but has sent it to COMMAND's parent, which
+// is the guard.
 func (w *watchman) passOn(s os.Signal) {
 	if tellsToEnd(s) {
 		w.report(news{Signal: s.(syscall.Signal)})
@@ -166,8 +166,8 @@ func (w *watchman) start(l *launch) {
 		path, argv = self, keeperArgs(l, path, argv)
 	}
 	if l.Group != 0 {
-		// The guard itself joins the group, so that COMMAND inherits it. COMMAND could not join: a new namespace
-		// has no number for the group.
+		// The guard joins the group, and COMMAND inherits it. COMMAND could not join by itself: in a namespace of
+		// its own, the group has no number.
 		_ = syscall.Setpgid(0, l.Group)
 	}
 	w.all = !l.Leave && adoptOrphans()
@@ -175,9 +175,9 @@ func (w *watchman) start(l *launch) {
 		Env: l.Env, Files: []uintptr{uintptr(w.stdin), 1, 2}, Sys: attr,
 	})
 	if l.Group != 0 {
-		// Give COMMAND a session of its own, not just a group. In the same session, the end of COMMAND could
-		// make the system believe that the caller's group is orphaned. If a process of that group is stopped,
-		// the system then sends SIGHUP to the whole group, and to the script that called zlock.
+		// Leave the session after COMMAND has started. Otherwise the system could take the caller's group for
+		// orphaned when COMMAND ends. It would then send SIGHUP to that group if one of its processes is stopped,
+		// and so end the script that called zlock.
 		_, _ = syscall.Setsid()
 	}
 	switch {
@@ -237,7 +237,8 @@ func (w *watchman) alive() bool {
 	return Alive(w.pid)
 }
 
-// due() returns when the guard must act next; `any` is false if the guard has nothing to end.
+// due() returns the time at which the guard must send the next signal. `any` is false if COMMAND has not
+// started, may continue without its right, or has no process left.
 func (w *watchman) due() (at time.Duration, any bool) {
 	at = w.kill
 	if at == 0 {
@@ -252,8 +253,8 @@ func (w *watchman) look() {
 	switch at, any := w.due(); {
 	case !any || now < at:
 	case !w.alive():
-		// No process of COMMAND is left, so the guard has nothing to end. zlock releases the lock. If zlock is
-		// stopped now, it does so when it continues.
+		// COMMAND has ended, so the guard's work is done. zlock releases the lock, or does so when it continues if
+		// it is stopped now.
 		w.ended = true
 	case w.kill == 0:
 		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid,
@@ -262,11 +263,11 @@ func (w *watchman) look() {
 	default:
 		w.signal(syscall.SIGKILL)
 		w.kills++
-		w.kill = now + min(killAgain<<min(w.kills-1, 10), guardTick) // repeat until no process is left
+		w.kill = now + min(killAgain<<min(w.kills-1, 10), guardTick) // and again, until no process is left
 	}
 }
 
-// end() sends COMMAND the first signal and sets the time of the kill.
+// end() sends COMMAND the first signal. It sets the time after which COMMAND is killed.
 func (w *watchman) end(from time.Duration) {
 	w.signal(w.sig)
 	w.kill = from + w.killAfter
@@ -280,9 +281,9 @@ func (w *watchman) pause() time.Duration {
 	return min(max(at-BootClock(), time.Millisecond), guardTick)
 }
 
-// orphaned() ends COMMAND after the death of zlock. Nothing renews the right, and no other process ends
-// COMMAND before the server gives the lock away. If COMMAND may continue without its right, the guard waits
-// until COMMAND ends.
+// orphaned() is called when zlock is dead. It ends COMMAND at once: without zlock nothing renews the right,
+// and no other process ends COMMAND before the lock moves. But if COMMAND may continue without the right,
+// orphaned() only waits for COMMAND's end.
 func (w *watchman) orphaned() error {
 	if w.sig == 0 {
 		for w.alive() {
@@ -311,8 +312,8 @@ func (w *watchman) orphaned() error {
 	return w.bequeath()
 }
 
-// closeInherited closes the files that zlock inherited for COMMAND, so that the reader of a pipe need not
-// wait for the guard's end. This program marks its own files close-on-exec.
+// closeInherited closes the files that are meant for COMMAND, so that the guard does not keep a pipe open. It
+// leaves those that this program has opened: these are marked close-on-exec.
 func closeInherited() {
 	dir, err := os.Open("/dev/fd")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-// Flags name the ticket of a command, and the servers.
+// Flags say which ticket a command is about, and at which servers.
 type Flags struct {
 	http, ca, bearer, File string
 	Timeout                time.Duration
@@ -47,7 +47,7 @@ func AddPortFlags(fs *pflag.FlagSet, one bool) *Flags {
 type Asker struct {
 	*Caller
 	Path  string // path of the ticket's lock
-	fresh bool   // the ticket is new, and no file has it
+	fresh bool   // the ticket is new, and its secret is in no file yet
 }
 
 // All returns an Asker for all tickets.
@@ -64,7 +64,8 @@ func (t *Flags) All(c *call.Call) (*Asker, error) {
 	return &Asker{Caller: k}, err
 }
 
-// One returns an Asker for one ticket. If `create` is true, it may make a ticket for the path.
+// One returns an Asker for the ticket that the command line names. If `create` is true and there is no such
+// ticket, One may make up one for the path.
 func (t *Flags) One(c *call.Call, create bool) (*Asker, error) {
 	k, err := t.All(c)
 	if err != nil {
@@ -109,7 +110,7 @@ func (t *Flags) asking() (context.Context, func()) {
 	return ctx, func() { cancel(); stop() }
 }
 
-// unanswered() returns the error for a request that no server answered.
+// unanswered() returns the error for a request that got no answer from any server.
 func unanswered(ctx context.Context, err error) error {
 	return cmp.Or(call.Interrupted(ctx), error(&cli.ExitError{Code: call.ExitNoSession, Err: err}))
 }
@@ -117,8 +118,8 @@ func unanswered(ctx context.Context, err error) error {
 // LockPath is the path of a lock in a request.
 func LockPath(path string) string { return "/v1/locks" + path }
 
-// The first request waits for a second, so that the user soon learns the holder. Later requests wait as long
-// as the pause between two lines about the holder.
+// How long a request waits at the server for the lock. The first waits only a second, so that the user soon
+// learns who holds the lock. Later ones wait as long as the pause between two lines about that.
 const (
 	firstWait = time.Second
 	laterWait = 10 * time.Second
@@ -127,13 +128,13 @@ const (
 // Patience says how long a command waits for a lock or a draw.
 type Patience struct {
 	End    time.Time     // zero: the wait never ends
-	Answer time.Duration // how long a request may take in addition to its wait
+	Answer time.Duration // how long an answer may take after the wait that the request asks for
 	Quiet  bool          // do not report what the caller waits for
 }
 
-// Await sends requests until an answer is final or the patience is over, and returns the last answer. Each
-// request carries the time that it may wait at the server. why() says what an answer waits for. It
-// returns "" for a final answer.
+// Await sends one request after another, until an answer is final or the patience is over. It returns the
+// last answer. Each request may wait at the server for a time that send() gets. why() says what an answer
+// waits for; if the answer is final, it returns "".
 func (p Patience) Await(ctx context.Context, c *call.Call,
 	send func(ctx context.Context, wait time.Duration) (*Answer, error), why func(*Answer) string) (
 	*Answer, error) {
@@ -163,8 +164,8 @@ func (p Patience) Await(ctx context.Context, c *call.Call,
 	}
 }
 
-// WaitsFor describes the holder for which the ticket waits, and the ticket's place. It returns "" if the
-// ticket holds the lock or was refused.
+// WaitsFor says what a ticket waits for: who holds the lock, and how many are ahead. It returns "" if the
+// ticket holds the lock, or if the request was refused.
 func (k *Asker) WaitsFor(a *Answer) string {
 	holder, ahead := "", ""
 	switch {
@@ -183,7 +184,7 @@ func aheadText(h *Holder) string {
 	return strings.TrimSpace(h.User+" "+h.Host) + call.SinceWhy(h.Since, h.Reason)
 }
 
-// OverOr returns the error in an answer.
+// OverOr turns an answer that is a refusal into an error. The exit code is 1 if the ticket is over.
 func OverOr(a *Answer) error {
 	if a.Over() {
 		return &cli.ExitError{Code: call.ExitNo, Err: OverText(a)}

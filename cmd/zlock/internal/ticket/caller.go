@@ -41,7 +41,7 @@ type Answer struct {
 	Tickets  []One    `json:"tickets"`
 }
 
-// Holder is the holder of a lock, or a contender before a ticket in the queue.
+// Holder is the holder of a lock or, in an answer about a waiting ticket, the contender before it.
 type Holder struct {
 	Host   string `json:"host,omitempty"`
 	User   string `json:"user,omitempty"`
@@ -69,7 +69,8 @@ type One struct {
 // Over reports whether the ticket has ended.
 func (a *Answer) Over() bool { return a.Code == http.StatusNotFound || a.Code == http.StatusGone }
 
-// final() reports whether the answer is final, so that the request must not be repeated.
+// final() reports whether the answer is final. If it is not, the same request may succeed later, or at
+// another server.
 func (a *Answer) final() bool {
 	return a.Code < http.StatusInternalServerError && (a.Code != http.StatusTooManyRequests || a.NoDraw())
 }
@@ -77,14 +78,14 @@ func (a *Answer) final() bool {
 // NoDraw reports whether a rate has no free draw.
 func (a *Answer) NoDraw() bool { return a.Error == "rate" }
 
-// Caller sends requests to one server after the other until one answers. It sends one request at a time.
+// Caller sends a request to one server after another, until one of them answers it.
 type Caller struct {
 	URLs   []string
 	Bearer string // token; empty: none
 	Secret string // secret of the ticket; empty: there is none
 	HTTP   *http.Client
 
-	first int // index of the server that answered last, which is asked first
+	first int // index of the server to ask first: the one that answered last
 }
 
 // NewCaller returns a Caller for the servers in `urls`, which are separated by commas. `ca` is a file with
@@ -113,13 +114,13 @@ func NewCaller(urls, bearer, secret, ca string) (*Caller, error) {
 }
 
 const (
-	answerTime = 15 * time.Second // how long an answer may take in addition to the request's wait
+	answerTime = 15 * time.Second // how long an answer may take after the wait that the request asks for
 	again      = 200 * time.Millisecond
 )
 
-// Ask sends a request until a server answers it, or ctx ends. After a failure it repeats the request at the
-// next server, unless the ticket is over or the request is wrong. A server that hangs leaves time for the
-// others: each server gets an equal share of the time that ctx has beyond the wait.
+// Ask sends a request until a server answers it, or ctx ends. If a server fails, it asks the next one, except
+// when the answer is final. Each server may take only its share of the time that ctx leaves, so that a server
+// that hangs leaves time for the others.
 func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values, head map[string]string) (
 	*Answer, error) {
 	wait, _ := time.ParseDuration(query.Get("wait"))
@@ -127,14 +128,14 @@ func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values,
 	began := time.Now()
 	var last error
 	for n := 0; ; n++ {
-		rest := max(wait-time.Since(began), 0) // a server that was asked before may have used some of the wait
+		rest := max(wait-time.Since(began), 0) // what is left of the wait after the servers that failed
 		if wait > 0 {
 			query.Set("wait", rest.Round(time.Millisecond).String())
 		}
 		at := (c.first + n) % len(c.URLs)
 		most := answerTime
 		if end, limited := ctx.Deadline(); limited {
-			left := len(c.URLs) - n%len(c.URLs) // servers that have not had their turn in this round
+			left := len(c.URLs) - n%len(c.URLs) // how many servers share the time: all not yet asked in this round
 			most = min(most, max((time.Until(end)-rest)/time.Duration(left), again))
 		}
 		a, err := c.once(ctx, c.URLs[at], method, path, query, head, rest+most)
@@ -145,7 +146,7 @@ func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values,
 		if err == nil {
 			err = errors.New(a.Text)
 		}
-		if last == nil || ctx.Err() == nil { // keep an earlier error: an interrupted request says less
+		if last == nil || ctx.Err() == nil { // if ctx has ended, the error of an earlier server says more
 			last = err
 		}
 		pause := again
@@ -188,7 +189,7 @@ func (c *Caller) once(ctx context.Context, at, method, path string, query url.Va
 	if err != nil {
 		return nil, err
 	}
-	// The answer of another program, such as a proxy before the server, says nothing about a ticket.
+	// Any other body comes from another program, such as a proxy, and says nothing about the ticket.
 	given := method == http.MethodDelete && a.Code == http.StatusNoContent
 	if !given && (json.Unmarshal(b, a) != nil || a.V != 1) {
 		return nil, fmt.Errorf("%s answers with status %d and is not a port for tickets", at, resp.StatusCode)

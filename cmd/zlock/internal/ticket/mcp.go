@@ -64,7 +64,7 @@ const mcpInstructions = "Locks that hold across processes, machines and agents. 
 // Bounds of a ticket that an agent takes, in seconds.
 const (
 	usualTTL  = 600
-	usualWait = 45 // less than the minute that many clients wait for a tool
+	usualWait = 45 // many clients wait less than a minute for a tool
 	mostWait  = 600
 )
 
@@ -109,16 +109,16 @@ var toolList = []map[string]any{
 		"inputSchema": object([]string{"ticket"}, map[string]any{"ticket": ofTicket})},
 }
 
-// lockTools are the tools that agents call. Each ticket has a file, so that a client may restart this
-// program, or run it twice.
+// lockTools are the tools that an agent calls. The secret of each ticket is in a file, so that a client may
+// restart this program, or run it several times at once.
 type lockTools struct {
 	dir      string
 	caller   *Caller
-	patience time.Duration // how long the servers may stay silent
+	patience time.Duration // how long a server may take to answer
 }
 
-// A tool carries out a call. undo(), if not nil, gives back what the call has taken. It is called if the
-// client has cancelled the call and so gets no answer.
+// A tool carries out a call. If it has taken something, undo() gives that back. undo() is called if the
+// client has cancelled the call, because the client then gets no answer.
 type tool = func(context.Context, json.RawMessage) (result map[string]any, undo func())
 
 func (l *lockTools) named() map[string]tool {
@@ -144,8 +144,8 @@ type lockState struct {
 	Next     string   `json:"next"`
 }
 
-// The type another is the holder of a lock, or a contender before a ticket in the queue. Its texts come from
-// that client.
+// another is another client: the holder of the lock, or the contender before a waiting ticket. The client
+// chose the texts in it.
 type another struct {
 	Who    string `json:"who"`
 	Reason string `json:"reason,omitempty"`
@@ -156,7 +156,7 @@ func toolResult(text string, failed bool) map[string]any {
 	return map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}, "isError": failed}
 }
 
-// toolError is the result of a wrong call, which the model can correct.
+// toolError is the result of a call with a mistake. The model gets the text, and can correct the mistake.
 func toolError(format string, args ...any) map[string]any {
 	return toolResult(fmt.Sprintf(format, args...), true)
 }
@@ -223,8 +223,8 @@ func (l *lockTools) take(ctx context.Context, raw json.RawMessage) (result map[s
 	return l.post(ctx, &k, name, path, q, nil, 0), func() { l.withdraw(&k, name, path) }
 }
 
-// withdraw() gives back a ticket whose name the client does not learn. If no server confirms the end, the
-// file of the ticket stays.
+// withdraw() gives back a ticket whose name the client will never learn. It removes the ticket's file only if
+// a server confirms that the ticket has ended.
 func (l *lockTools) withdraw(k *Caller, name, path string) {
 	if k.giveBack(path, l.patience) {
 		_ = os.Remove(l.file(name))
@@ -248,12 +248,12 @@ func (l *lockTools) wait(ctx context.Context, raw json.RawMessage) map[string]an
 		return toolError("%v", err)
 	}
 	now := time.Now()
-	_ = os.Chtimes(l.file(a.Ticket), now, now) // sweepTickets looks at this time
+	_ = os.Chtimes(l.file(a.Ticket), now, now) // keeps sweepTickets from removing the file
 	goesOn := map[string]string{"If-Match": "*"}
 	return l.post(ctx, k, a.Ticket, path, url.Values{}, goesOn, time.Duration(a.Wait)*time.Second)
 }
 
-// known() returns a Caller for a ticket that lock_take has returned.
+// known() returns a Caller for a ticket that an earlier lock_take has given to the agent.
 func (l *lockTools) known(name string) (k *Caller, path string, err error) {
 	if !ticketName.MatchString(name) {
 		return nil, "", fmt.Errorf("%q is not a ticket: pass the one that lock_take gave", call.Clean(name))
@@ -267,8 +267,8 @@ func (l *lockTools) known(name string) (k *Caller, path string, err error) {
 	return &caller, path, err
 }
 
-// post() sends requests about a ticket until the ticket holds or the wait is over. Each request may take its
-// wait plus the patience.
+// post() sends requests about a ticket until it holds its lock or the wait is over. The servers may take as
+// long as l.patience to answer each.
 func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q url.Values,
 	head map[string]string, wait time.Duration) map[string]any {
 	for end := time.Now().Add(wait); ; {
@@ -285,7 +285,7 @@ func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q ur
 		case a.Over():
 			return l.over(name, a)
 		case a.Code >= http.StatusBadRequest:
-			if head == nil { // the server has not opened the ticket
+			if head == nil { // the request should have opened the ticket: there is none
 				_ = os.Remove(l.file(name))
 			}
 			return toolError("%s: %s", a.Error, a.Text)
@@ -296,14 +296,14 @@ func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q ur
 	}
 }
 
-// over() returns the result for an ended ticket, and removes its file.
+// over() removes the file of a ticket that has ended, and returns what the agent is told about it.
 func (l *lockTools) over(name string, a *Answer) map[string]any {
 	_ = os.Remove(l.file(name))
 	return toolError("ticket %s is over (%s): %s. Stop the work under its lock, which another client may "+
 		"hold, and check what was done since. Call lock_take for a new ticket", name, a.Error, a.Text)
 }
 
-// stateOf turns an answer into a lockState. The request was sent at the time `sent`.
+// stateOf turns an answer into a lockState. `sent` is when the request was sent, from which its times count.
 func stateOf(name, path string, a *Answer, sent time.Time) *lockState {
 	s := &lockState{Ticket: name, Path: path, Held: a.Held, Token: a.Token, Slots: a.Slots,
 		Position: a.Position, Of: a.Of, Asked: a.Asked}

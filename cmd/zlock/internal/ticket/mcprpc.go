@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/release"
 )
 
-// Revisions of the Model Context Protocol that zlock speaks, newest first. Since statelessRevision each
-// request names its revision. In older revisions the client names it once, in `initialize`.
+// The revisions of the Model Context Protocol that zlock speaks, newest first. In the newest, each request
+// names its revision. In the others the client names it once, by `initialize`.
 const statelessRevision = "2026-07-28"
 
 var mcpRevisions = []string{statelessRevision, "2025-11-25", "2025-06-18", "2024-11-05"}
@@ -32,14 +32,14 @@ const (
 
 const (
 	mostMessage = 1 << 20 // bytes of a message
-	mostCalls   = 32      // calls of tools that may run at once
+	mostCalls   = 32      // calls that may wait or run at the same time
 )
 
 // metaPrefix is the prefix of the protocol's own names in _meta.
 const metaPrefix = "io.modelcontextprotocol/"
 
-// rpcServer answers a client of the Model Context Protocol on a pair of streams, with one JSON-RPC message on
-// each line. It answers requests while tools wait, so that a client can also cancel.
+// rpcServer answers a client of the Model Context Protocol over two streams. Each line is one message of
+// JSON-RPC. It reads on while calls of tools wait, so that a client can cancel them.
 type rpcServer struct {
 	out   io.Writer
 	tools *lockTools
@@ -59,11 +59,11 @@ type rpcMessage struct {
 	Result  json.RawMessage `json:"result"`
 	Error   json.RawMessage `json:"error"`
 
-	stateless bool // whether the request names its revision
+	stateless bool // the request names its revision, as since statelessRevision
 }
 
-// rpcError is an error of the protocol: the client did something wrong. Mistakes that the model can correct
-// are results of a tool.
+// rpcError says that the client has broken the protocol. A mistake that the model can correct is no such
+// error, but the result of a tool.
 type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -76,11 +76,11 @@ func wrongRequest(code int, format string, args ...any) *rpcError {
 
 var errLongMessage = errors.New("the message is longer than 1 MiB")
 
-// lastAnswers bounds how long calls may run after the end of the input.
+// lastAnswers bounds how long calls may still run when the input has ended.
 const lastAnswers = 5 * time.Second
 
-// serve() answers messages until the input ends. Then it ends the calls that wait, and returns when the other
-// calls are answered.
+// serve() answers messages until the input ends. Then it ends calls that wait for a lock, and returns when
+// all other calls are answered.
 func (s *rpcServer) serve(in io.Reader) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -139,7 +139,7 @@ func (s *rpcServer) handle(ctx, waits context.Context, line []byte) {
 		return
 	}
 	switch {
-	case m.Method == nil && (m.Result != nil || m.Error != nil): // an answer, but zlock has asked nothing
+	case m.Method == nil && (m.Result != nil || m.Error != nil): // ignore answers: zlock asks clients nothing
 	case m.Method == nil || m.Version != "2.0":
 		s.answer(nil, nil, wrongRequest(rpcInvalid, `a message must have "jsonrpc": "2.0" and a method`))
 	case m.ID == nil:
@@ -172,13 +172,13 @@ func (s *rpcServer) notified(method string, params json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cancel := s.running[string(p.ID)]; cancel != nil {
-		delete(s.running, string(p.ID)) // so that call() sends no answer
+		delete(s.running, string(p.ID)) // call() then knows that it must not answer
 		cancel()
 	}
 }
 
-// request() returns the result of a request, or its error. It returns neither if the request continues in
-// another goroutine.
+// request() returns the result of a request, or an error. It returns nil twice if the request is a call that
+// continues in another goroutine.
 func (s *rpcServer) request(ctx, waits context.Context, m *rpcMessage) (map[string]any, *rpcError) {
 	var e *rpcError
 	m.stateless, e = metaOf(m.Params)
@@ -197,7 +197,7 @@ func (s *rpcServer) request(ctx, waits context.Context, m *rpcMessage) (map[stri
 		return nil, wrongRequest(rpcBadParams, "send initialize first, or %sprotocolVersion and "+
 			"%[1]sclientCapabilities in _meta", metaPrefix)
 	}
-	const cached = 3_600_000 // milliseconds for which clients may cache the list and the revisions
+	const cached = 3_600_000 // how long clients may cache these answers, in ms
 	switch *m.Method {
 	case "server/discover":
 		return map[string]any{"supportedVersions": mcpRevisions, "capabilities": mcpCapabilities,
@@ -210,7 +210,8 @@ func (s *rpcServer) request(ctx, waits context.Context, m *rpcMessage) (map[stri
 	return nil, wrongRequest(rpcNoMethod, "no method %q: zlock has tools/list and tools/call", *m.Method)
 }
 
-// metaOf checks the revision that a request names, and reports whether it names one.
+// metaOf reports whether a request names its revision. It returns an error if zlock does not know the
+// revision.
 func metaOf(params json.RawMessage) (given bool, e *rpcError) {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
@@ -244,8 +245,8 @@ func serverInfo() map[string]any {
 	return map[string]any{"name": "zlock", "version": release.Version()}
 }
 
-// initialize() agrees on a revision: the client's, or the newest one before it. If zlock has none of these,
-// it offers the newest revision that has `initialize`.
+// initialize() agrees on a revision with the client: the client's own, or the newest one before it that zlock
+// has. If zlock has none of these, it offers the newest revision that has `initialize`.
 func (s *rpcServer) initialize(params json.RawMessage) map[string]any {
 	var p struct {
 		Revision string `json:"protocolVersion"`
@@ -285,7 +286,7 @@ func (s *rpcServer) call(ctx, waits context.Context, m *rpcMessage) *rpcError {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := cancel
 	if p.Name == "lock_take" {
-		stop = func() {} // lock_take must go on: only its answer shows whether there is a ticket to give back
+		stop = func() {} // do not stop lock_take: only its answer shows whether it has taken a ticket
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -314,12 +315,12 @@ func (s *rpcServer) call(ctx, waits context.Context, m *rpcMessage) *rpcError {
 	return nil
 }
 
-// answer() writes a result or an error. `m` is nil if the request has no readable id.
+// answer() writes a result or an error. `m` is nil if the request cannot be read, so that its id is unknown.
 func (s *rpcServer) answer(m *rpcMessage, result map[string]any, e *rpcError) {
 	a := map[string]any{"jsonrpc": "2.0"}
 	if m != nil {
 		a["id"] = m.ID
-		// A client of an older revision may refuse unknown names.
+		// Only clients of the newest revision know these names; others may refuse them.
 		if m.stateless && result != nil {
 			result["resultType"] = "complete"
 			result["_meta"] = map[string]any{metaPrefix + "serverInfo": serverInfo()}

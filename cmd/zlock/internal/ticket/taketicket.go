@@ -113,7 +113,8 @@ func takeTicket(c *call.Call, t *Flags, q url.Values, wait time.Duration, quiet 
 	return nil
 }
 
-// printTicket prints a ticket that no file has. If the write fails, only this process knows the ticket.
+// printTicket prints a new ticket whose secret is in no file. If that fails, no other process knows the
+// secret.
 func printTicket(c *call.Call, k *Asker) error {
 	if !k.fresh {
 		return nil
@@ -126,8 +127,8 @@ func printTicket(c *call.Call, k *Asker) error {
 // giveTimeout bounds the wait until a server confirms the end of a ticket.
 const giveTimeout = 5 * time.Second
 
-// giveBack gives back the ticket, and reports whether a server confirms its end. An interrupt of the command
-// does not end giveBack, which takes at most the time `most`.
+// giveBack gives the ticket back, within the time `most`. It reports whether a server confirms that the
+// ticket has ended. A signal does not interrupt it.
 func (c *Caller) giveBack(path string, most time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), min(most, giveTimeout))
 	defer cancel()
@@ -135,9 +136,9 @@ func (c *Caller) giveBack(path string, most time.Duration) bool {
 	return err == nil && (a.Code == http.StatusNoContent || a.Over())
 }
 
-// withdraw() gives back a ticket that no file has and that zlock has not printed. Otherwise it might hold the
-// lock for hours, and the user could not give it back. If no server confirms the end, withdraw() prints the
-// ticket.
+// withdraw() gives back a new ticket whose secret is in no file and was not printed. The user could not give
+// it back, and it might hold the lock for hours. If no server confirms that, withdraw() prints the ticket
+// after all.
 func withdraw(c *call.Call, t *Flags, k *Asker) {
 	if !k.fresh {
 		return
@@ -150,13 +151,13 @@ func withdraw(c *call.Call, t *Flags, k *Asker) {
 	_ = printTicket(c, k)
 }
 
-// heldBy is called after an attempt to take a lock at once has failed, and names the holder of the lock. If
-// no client holds the lock, another waiter was the reason.
+// heldBy says, after zlock could not take a lock at once, who holds it. It names no holder if the lock is
+// free and another contender only waits before this one.
 func (k *Asker) heldBy(ctx context.Context, most time.Duration) string {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	anyone := *k.Caller
-	anyone.Secret = "" // the failed attempt has left no ticket
+	anyone.Secret = "" // ask as a caller without a ticket: the refused request left none
 	a, err := anyone.Ask(ctx, http.MethodGet, LockPath(k.Path), nil, nil)
 	if err != nil || len(a.Holders) == 0 {
 		return k.Path + " is held"
@@ -178,8 +179,8 @@ func heldText(a *Answer) string {
 	return text
 }
 
-// moment() returns the next time that `text` can mean, in RFC 3339. `text` is a clock time, with or without a
-// weekday, or a time in RFC 3339.
+// moment() returns the time that `text` means, in RFC 3339. A clock time, with or without a weekday, means
+// the next such time. `text` may also be in RFC 3339.
 func moment(text string, now time.Time) (string, error) {
 	if text == "" {
 		return "", nil
@@ -205,7 +206,7 @@ func moment(text string, now time.Time) (string, error) {
 	return "", cli.Usagef("--until %q names no day: want MON to SUN", text)
 }
 
-// whoIs names the user who asks.
+// whoIs returns the name of the user, for other users who wait for the lock.
 func whoIs() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {

@@ -23,7 +23,7 @@ func Read(file, path string) (secret, of string, err error) {
 		if err := write(file, Text(NewSecret(), path)+"\n"); err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", "", err
 		}
-		return Read(file, "") // another call may have made the file first
+		return Read(file, "") // the file exists by now: this call, or another one before it, has made it
 	}
 	if err != nil {
 		return "", "", err
@@ -34,7 +34,7 @@ func Read(file, path string) (secret, of string, err error) {
 	return secret, of, nil
 }
 
-// write() makes a file with a text atomically: a killed caller leaves a whole file or none.
+// write() makes a file with a text. If the process is killed, the file is whole or does not exist.
 func write(file, text string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".zlock-ticket-") // CreateTemp uses mode 0600
 	if err != nil {
@@ -45,7 +45,8 @@ func write(file, text string) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	// A link, unlike a rename, replaces no file. Some file systems have no links.
+	// Use a link, because a rename would replace a file that another process has made. But some file systems
+	// have no links.
 	if err = os.Link(f.Name(), file); err != nil && !errors.Is(err, fs.ErrExist) {
 		err = os.Rename(f.Name(), file)
 	}
@@ -61,14 +62,14 @@ func Parse(text string) (secret, path string) {
 	return secret, strings.TrimSpace(path)
 }
 
-// A ticket's name is the name of its file.
+// ticketName matches the name of a ticket, which is also the name of its file.
 var ticketName = regexp.MustCompile(`^t-[a-z2-7]{12}$`)
 
 func newTicketName() string { return "t-" + strings.ToLower(rand.Text()[:12]) }
 
 func (l *lockTools) file(name string) string { return filepath.Join(l.dir, name) }
 
-// sweepTickets removes the files of tickets that no agent has used for a month. Such tickets have ended.
+// sweepTickets removes files of tickets that were not used for a month. No ticket lasts that long unused.
 func sweepTickets(dir string, now time.Time) {
 	list, _ := os.ReadDir(dir)
 	for _, f := range list {

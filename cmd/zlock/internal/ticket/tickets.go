@@ -61,7 +61,7 @@ func ticketCommand(name, does, help string, do func(c *call.Call, t *Flags) erro
 	}
 }
 
-// askOnce sends a request about a ticket.
+// askOnce sends a single request about a ticket, and returns the answer.
 func askOnce(c *call.Call, t *Flags, method string, head map[string]string) (*Answer, error) {
 	k, err := t.One(c, false)
 	if err != nil {

@@ -15,17 +15,17 @@ type Command = cli.Command[*Call]
 // ExitAtOnce is the exit code of a program that a second signal ends.
 const ExitAtOnce = 3
 
-// exitDiffer is the exit code of the command `verify` if the two sides differ.
+// exitDiffer is the exit code of `verify` if the data that it compares differ.
 const exitDiffer = 1
 
-// Call is one call of a command that works on data while no server runs on it.
+// Call is one call of a data command, such as import. No server may run on the data.
 type Call struct {
 	*cli.Call
 	Stdout  io.Writer
 	Signals <-chan os.Signal // the first signal ends the command, a second one ends the program at once
 	ctx     context.Context
-	json    bool      // one JSON object instead of text
-	out     io.Writer // where the text goes
+	json    bool      // print one JSON object, and no text, to Stdout
+	out     io.Writer // for text; with `json`, it discards the text
 }
 
 // required() refuses an empty flag.

@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-// isAddress reports whether `name` is a server's address and not a path: no file has that name, and it ends
-// in a port.
+// isAddress reports whether `name` is a server's address, and not a path: it ends in a port, and no file has
+// that name.
 func isAddress(name string) bool {
 	if _, err := os.Stat(name); err == nil || strings.Contains(name, "/") {
 		return false
@@ -33,8 +33,8 @@ const (
 	liveWait    = 30 * time.Second // how long to wait for a connection
 )
 
-// readRunning reads every node of a running server, one level of the tree after the other. Nodes may change
-// during the read, so a comparison needs a server without writes.
+// readRunning reads all nodes of a running server, level by level. The nodes may change while it reads. For a
+// comparison no client must write to the server.
 func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, error) {
 	var auth []zk.Auth
 	if authFile != "" {
@@ -49,7 +49,7 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
-	defer func() { _ = conn.Close(context.Background()) }() // no harm if this fails: the session has no nodes
+	defer func() { _ = conn.Close(context.Background()) }() // ignore the error: the session has no nodes
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	c := &offline.Content{Name: addr, Wire: true, Nodes: map[string]*tree.Info{}}
@@ -62,7 +62,7 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 				for i := taken.Add(1) - 1; i < int64(len(paths)) && ctx.Err() == nil; i = taken.Add(1) - 1 {
 					var err error
 					nodes[i], names[i], err = readNode(ctx, conn, paths[i])
-					if err != nil && !errors.Is(err, zk.ErrNoNode) { // it is no error if the node has been removed since
+					if err != nil && !errors.Is(err, zk.ErrNoNode) { // ErrNoNode: a client has removed the node just now
 						stop(fmt.Errorf("%s: %s: %w%s", addr, paths[i], err, authHint(err, authFile)))
 					}
 				}
@@ -84,7 +84,7 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 	return c, context.Cause(ctx)
 }
 
-// authHint returns advice on how to get the right to read a node.
+// authHint says how to get the right to read all nodes, if a lack of that right is the error.
 func authHint(err error, authFile string) string {
 	switch {
 	case !errors.Is(err, zk.ErrNoAuth):
@@ -106,9 +106,10 @@ func readNode(ctx context.Context, conn *zk.Conn, path string) (*tree.Info, []st
 	}
 	st := got.Stat
 	n := &tree.Info{Stat: st, Data: got.Data, ACL: acl}
-	// Cversion is twice the number of created children, minus the number of children that exist.
+	// Counter is how many children were created. Cversion is twice that number, minus the number of children
+	// that exist.
 	n.Counter = int32((int64(st.Cversion) + int64(st.NumChildren)) / 2)
-	zkfiles.SetOwner(n, st.EphemeralOwner) // this field also tells of a container or a time to live
+	zkfiles.SetOwner(n, st.EphemeralOwner) // the owner's session, or the mark of a container or a time to live
 	if st.NumChildren == 0 {
 		return n, nil, nil
 	}

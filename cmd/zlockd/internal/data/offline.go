@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// StopTime bounds the shutdown after a signal.
+// StopTime bounds how long a server or a data command may take to stop after a signal.
 const StopTime = 15 * time.Second
 
 // Commands returns the commands that work on data, in the order of the help.
@@ -45,7 +45,8 @@ func Commands() []*Command {
 
 // untilSignal runs a data command until it is done or a signal ends it.
 func (c *Call) untilSignal(run func(*Call) error) error {
-	// A data command reads and writes everything once: memory matters more than time.
+	// Collect garbage more often than usual: a data command reads everything once, and memory matters more to it
+	// than time.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25)
 	}

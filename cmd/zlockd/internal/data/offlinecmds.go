@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state/config"
 )
 
-// `told` is how many omitted nodes a command lists by name.
+// told is how many of the nodes that it leaves out a command names.
 const told = 20
 
 func importCommand() *Command {
@@ -62,7 +62,7 @@ func checkID(id uint32) error {
 	return nil
 }
 
-// startWith returns the command that starts the server of a new directory.
+// startWith returns the command line that starts a server on a directory that was just made.
 func startWith(dir string, id uint32) string {
 	how := "Start it: zlockd --data-dir " + dir
 	if id != 1 {
@@ -71,7 +71,8 @@ func startWith(dir string, id uint32) string {
 	return how
 }
 
-// made() calls run(), which makes a directory, and prints the directory's content and the next step.
+// made() calls run(), which makes a directory with data. Then it prints what the directory contains, and
+// `next`, the next step for the operator.
 func (c *Call) made(dir, next string, run func() (*offline.Made, error)) error {
 	begun := time.Now()
 	m, err := run()
@@ -88,7 +89,7 @@ func (c *Call) made(dir, next string, run func() (*offline.Made, error)) error {
 	}
 	fmt.Fprintf(c.out, "%s: %d nodes, %d sessions, zxid 0x%x, in %v\n%s\n", dir, m.Nodes, m.Sessions, m.Zxid,
 		took.Round(time.Millisecond), next)
-	m.Left, m.Notes = append([]string{}, m.Left...), append([]string{}, m.Notes...) // [] in JSON, not null
+	m.Left, m.Notes = append([]string{}, m.Left...), append([]string{}, m.Notes...) // nil would be null in JSON
 	return c.answer(madeAnswer{c.Name, dir, hexZxid(m.Zxid), m, took.Seconds()})
 }
 

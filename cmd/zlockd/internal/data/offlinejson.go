@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/offline"
 )
 
-// The data commands print these objects with -o json, one per line. Later versions only add fields;
-// docs/data.md describes them.
+// The objects that data commands print with -o json, one in a line. docs/data.md describes them. A later
+// version may add fields, but changes none.
 
 // madeAnswer is the answer of the commands `import`, `export` and `restore`.
 type madeAnswer struct {
@@ -22,7 +22,7 @@ type madeAnswer struct {
 
 func hexZxid(zxid int64) string { return fmt.Sprintf("0x%x", zxid) }
 
-// sideAnswer is one of the two sides that the command `verify` compares.
+// sideAnswer describes one of the two sets of data that `verify` compares.
 type sideAnswer struct {
 	Name  string `json:"name"`
 	Zxid  string `json:"zxid"`
@@ -35,7 +35,7 @@ type verifyAnswer struct {
 	A           sideAnswer `json:"a"`
 	B           sideAnswer `json:"b"`
 	Differences []string   `json:"differences"`
-	Ended       []string   `json:"ended,omitempty"` // ephemeral nodes that only one side has
+	Ended       []string   `json:"ended,omitempty"` // ephemeral nodes that only one of the two has
 }
 
 func sideOf(c *offline.Content) sideAnswer { return sideAnswer{c.Name, hexZxid(c.Zxid), len(c.Nodes)} }
@@ -66,7 +66,7 @@ func recoveryOf(dir string, r *offline.Recovery) recoverAnswer {
 	return a
 }
 
-// answer() prints the object with -o json. Without it the command has already printed text.
+// answer() prints the object with -o json. Otherwise it prints nothing, because the command has printed text.
 func (c *Call) answer(v any) error {
 	if !c.json {
 		return nil

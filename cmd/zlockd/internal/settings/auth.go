@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// authSchemes are the schemes in which a client can prove its identity.
+// authSchemes are the schemes that --require-auth may name.
 var authSchemes = []string{"digest", "sasl", "x509"}
 
 // Words splits a list at commas and blanks.
@@ -15,7 +15,7 @@ func Words(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// checkSASL reports flags of authentication that need another flag, or that would let no client in.
+// checkSASL reports flags for authentication that lack another flag, or that together let no client in.
 func (s *Settings) checkSASL() {
 	required := Words(s.AuthSchemes)
 	if s.AuthSchemes != "" && len(required) == 0 {
@@ -60,7 +60,7 @@ func (s *Settings) checkSASL() {
 	}
 }
 
-// requiredAuth maps the three keys that make a server require authentication.
+// requiredAuth maps the three keys by which a ZooKeeper demands authentication to --require-auth.
 func (z *zoo) requiredAuth() {
 	var required []string
 	if z.is("enforce.auth.enabled", "true") {
@@ -76,7 +76,7 @@ func (z *zoo) requiredAuth() {
 	}
 }
 
-// skipACL maps a key that opens every node to every client, so it accepts no spelling but ZooKeeper's.
+// skipACL maps the key that turns off all access rights. It is careful: only ZooKeeper's own spelling counts.
 func skipACL(z *zoo, key, value string) error {
 	if _, bare := z.raw[key]; !bare {
 		z.s.Note("zookeeper."+key, "ZooKeeper reads this key only without the prefix \"zookeeper.\"")
@@ -85,7 +85,8 @@ func skipACL(z *zoo, key, value string) error {
 	return toFlag("skip-acl", exactly("yes")).apply(z, key, value)
 }
 
-// superUser maps a key with a SASL user or, as in ZooKeeper for the scheme digest, with a user and a hash.
+// superUser maps a key whose value names the super user: of SASL or, if it has a colon, USER:HASH of the
+// scheme digest, as in ZooKeeper.
 func superUser(z *zoo, key, value string) error {
 	if strings.Contains(value, ":") {
 		return toFlag("super-digest").apply(z, key, value)
@@ -93,8 +94,8 @@ func superUser(z *zoo, key, value string) error {
 	return z.set("sasl-super", value)
 }
 
-// authProvider accepts the built-in schemes. It accepts SASL even if there are no users: no client can then
-// authenticate by SASL, so none gets access by it.
+// authProvider accepts the names of schemes that zlockd has. It accepts SASL even without any SASL users:
+// then no client can authenticate by SASL, but none gets in by it either.
 func authProvider(z *zoo, key, value string) error {
 	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
 		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] &&

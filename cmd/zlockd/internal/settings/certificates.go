@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
-// certificateSoon is how long before its expiry zlockd mentions a certificate.
+// certificateSoon is how long before a certificate expires zlockd begins to mention it.
 const certificateSoon = 30 * 24 * time.Hour
 
 // checkFiles checks the files of certificates and keys: their contents, whether each key belongs to
@@ -39,8 +39,8 @@ func (s *Settings) checkFiles(now time.Time) {
 	}
 }
 
-// checkAuthority checks a file of authorities. Only the authority that ends last counts, because the file
-// holds both the present and the next authority while certificates of both are in use.
+// checkAuthority checks a file of authorities. It checks the date of that authority only which ends last:
+// before an authority ends, the file also has the next one, and then the old one may expire.
 func (s *Settings) checkAuthority(now time.Time, flag, file string, ca []byte) {
 	if !x509.NewCertPool().AppendCertsFromPEM(ca) {
 		s.Fault("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", flag, file)
@@ -58,9 +58,8 @@ func (s *Settings) checkAuthority(now time.Time, flag, file string, ca []byte) {
 		"certificate of the next authority to the file", flag, file, ends, until.UTC().Format(time.RFC3339))
 }
 
-// readPEM returns the text of a file that the server must be able to read, at its start and later again. If
-// it cannot be read, readPEM records the reason and returns nil. A secret must be readable only for the
-// server's user.
+// readPEM returns the text of a file that the server reads at its start, and again later. If it cannot be
+// read, readPEM records why, and returns nil. A secret file must not be readable for other users.
 func (s *Settings) readPEM(flag, file string, secret bool) []byte {
 	if file == "" {
 		return nil
@@ -136,8 +135,8 @@ func (s *Settings) checkCertificate(now time.Time, f TLSFlags, cert, key, ca []b
 	}
 }
 
-// adminTLS maps the keys of the admin port's TLS. ZooKeeper takes the certificate and the authority of
-// this port from the stores of the quorum.
+// adminTLS maps the keys for TLS at the admin port. As in ZooKeeper, this port has the certificate and the
+// authority of the quorum's stores.
 func (z *zoo) adminTLS() {
 	force := z.is("admin.forceHttps", "true")
 	if !force && !z.is("admin.portUnification", "true") {
@@ -155,7 +154,7 @@ func (z *zoo) adminTLS() {
 		z.put("admin-tls-cert", store)
 		z.put("admin-tls-key", store)
 	}
-	if len(z.s.Peers) == 0 { // only this port uses the stores
+	if len(z.s.Peers) == 0 { // without peers only the admin port uses these stores
 		z.s.peerFiles.Cert, z.s.peerFiles.Key, z.s.peerFiles.CA = "", "", ""
 	}
 	switch {
@@ -175,7 +174,8 @@ const asPEM = "only PEM files are read; convert with: keytool -importkeystore -s
 	"-destkeystore store.p12 " +
 	"-deststoretype PKCS12 && openssl pkcs12 -in store.p12 -nodes -out store.pem"
 
-// pemFile accepts a store if it is a PEM file. A key store holds certificate and key.
+// pemFile is the rule for a key that names a store. The store must be a PEM file, with the certificate and
+// its key if it is a key store.
 func pemFile(cert, key string) rule {
 	return rule{"sets --" + cert + "; a PEM file", func(z *zoo, _, value string) error {
 		if z.given[cert] {
@@ -193,13 +193,13 @@ func pemFile(cert, key string) rule {
 	}}
 }
 
-// storeType is the rule for a key that names the type of a store.
+// storeType is the rule for a key that gives the type of a store. Only PEM is accepted.
 var storeType = unless("PEM", rule{"only the value PEM is accepted", refused(asPEM).apply})
 
 func clientAuth(z *zoo, _, value string) error {
 	switch v := strings.ToLower(value); v {
 	case "":
-		return nil // the same as a missing key
+		return nil // an empty value is the same as no key
 	case "none", "want", "need":
 		z.s.TLSClientAuth = v
 		return nil
@@ -207,7 +207,7 @@ func clientAuth(z *zoo, _, value string) error {
 	return fmt.Errorf("%q must be one of: none, want, need", value)
 }
 
-// protocols() stores the oldest protocol that the file allows. The server never speaks a TLS older than 1.2.
+// protocols() sets the oldest TLS version that the server accepts. It is never older than 1.2.
 func protocols(z *zoo, _, value string) error {
 	asked := Words(value)
 	switch {

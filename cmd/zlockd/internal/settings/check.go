@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/server/tickets"
 )
 
-// complete() fills in defaults that depend on other settings.
+// complete() sets defaults that depend on other settings.
 func (s *Settings) complete(given func(flag string) bool) {
 	if s.MinSessionTimeout == 0 {
 		s.MinSessionTimeout = 2 * s.TickTime
@@ -95,7 +95,7 @@ func (s *Settings) check() {
 	}
 	s.checkSASL()
 	if s.SuperDigest != "" && !isDigest(s.SuperDigest) {
-		// The message omits the value, which may be a password.
+		// Do not show the value: it may be a password.
 		s.Fault("--super-digest: want USER:HASH, where HASH is base64(sha1(USER:PASSWORD)); " +
 			"make it with: printf 'super:PASSWORD' | openssl dgst -binary -sha1 | openssl base64")
 	}
@@ -124,7 +124,7 @@ func (s *Settings) checkAddresses() {
 			continue
 		}
 		if a.flag == "peer-addr" && len(s.Peers) == 0 {
-			continue // the peer address is not used
+			continue // without peers, the server does not listen at this address
 		}
 		if strings.HasSuffix(a.addr, ":0") {
 			continue
@@ -138,7 +138,7 @@ func (s *Settings) checkAddresses() {
 	}
 }
 
-// sameAddr reports whether two listeners would conflict.
+// sameAddr reports whether two listeners cannot both have their addresses.
 func sameAddr(a, b string) bool {
 	ha, pa, _ := net.SplitHostPort(a)
 	hb, pb, _ := net.SplitHostPort(b)
@@ -241,7 +241,8 @@ func (s *Settings) checkTLS() {
 		s.Fault("--ticket-tls-cert and --ticket-tokens need --ticket-addr: give the address to serve " +
 			"tickets on")
 	}
-	// If the address has a host name, the server itself makes this check, after a lookup of the name.
+	// This checks only addresses without a host name. If there is a name, the server looks it up and checks the
+	// address then.
 	host, _, _ := net.SplitHostPort(s.TicketAddr)
 	if ip := net.ParseIP(host); s.TicketAddr != "" && s.TicketAddr != Off && s.ticketFiles.Cert == "" &&
 		(host == "" || ip != nil && !ip.IsLoopback()) {
@@ -274,7 +275,8 @@ func count(values ...string) (n int) {
 	return n
 }
 
-// maxTicket is the longest --max-ticket: a session's time is a number of milliseconds with 31 bits.
+// maxTicket is the longest --max-ticket. A longer one would not fit in the 31 bits of a session's timeout in
+// ms.
 const maxTicket = 24 * 24 * time.Hour
 
 // Read returns the settings of the command line and of the zoo.cfg it names.

@@ -188,8 +188,8 @@ func Groups(s *Settings) []cli.Group {
 	return groups
 }
 
-// parseFlags reads the command line, and from the environment the flags that the command line leaves out. The
-// returned set records which flags were given.
+// parseFlags reads the command line. Flags that it does not give come from the environment. The returned set
+// knows which flags were given.
 func parseFlags(args []string, env func(string) (string, bool)) (*Settings, *pflag.FlagSet, error) {
 	s := new(Settings)
 	all := pflag.NewFlagSet("zlockd", pflag.ContinueOnError)
@@ -212,7 +212,7 @@ func parseFlags(args []string, env func(string) (string, bool)) (*Settings, *pfl
 	return s, all, err
 }
 
-// noteOrigin records the origin of the flags that were set since the last call of noteOrigin.
+// noteOrigin records `from` as the origin of all flags that are set by now and have no origin yet.
 func (s *Settings) noteOrigin(all *pflag.FlagSet, from string) {
 	all.Visit(func(f *pflag.Flag) {
 		if s.origin[f.Name] == "" {
@@ -221,7 +221,7 @@ func (s *Settings) noteOrigin(all *pflag.FlagSet, from string) {
 	})
 }
 
-// OtherNames maps words of other programs to flags of zlockd.
+// OtherNames maps names that other programs use for a flag to zlockd's flag.
 var OtherNames = map[string]string{
 	"p": "client-addr", "port": "client-addr", "client-port": "client-addr", "clientPort": "client-addr",
 	"host": "client-addr", "listen": "client-addr", "addr": "client-addr", "address": "client-addr",

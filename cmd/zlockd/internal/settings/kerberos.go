@@ -7,11 +7,11 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// Kerberos is the part that the program zlockd-kerberos adds to zlockd; in zlockd itself it is nil.
+// Kerberos is what the program zlockd-kerberos has and zlockd lacks. In zlockd it is nil.
 type Kerberos interface {
 	// CheckRules refuses rules that cannot be parsed.
 	CheckRules(rules string) error
-	// New reads the keytab. Its errors name the flag.
+	// New reads the keytab. An error names the flag that is wrong.
 	New(KerberosOptions) (sasl.Mechanism, error)
 }
 
@@ -22,7 +22,7 @@ type KerberosOptions struct {
 	Logger                   *slog.Logger
 }
 
-// ErrNoKerberos says how to get a zlockd with Kerberos.
+// ErrNoKerberos is the error of options of Kerberos in a zlockd without Kerberos.
 var ErrNoKerberos = errors.New(
 	"this zlockd has no Kerberos; build bin/zlockd-kerberos, which has it, with: make kerberos")
 

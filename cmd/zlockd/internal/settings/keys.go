@@ -11,7 +11,8 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// toFlag maps a key to a flag. The functions in `translate` first change the value, one after the other.
+// toFlag is the rule for a key that sets a flag. The functions in `translate` change the key's value before,
+// one after the other.
 func toFlag(flag string, translate ...func(string) (string, error)) rule {
 	return rule{"sets --" + flag, func(z *zoo, _, value string) (err error) {
 		for _, t := range translate {
@@ -31,10 +32,11 @@ func toFlag(flag string, translate ...func(string) (string, error)) rule {
 	}}
 }
 
-// Translations of switches, as ZooKeeper reads each; testdata/zookeys.table has its result for each value.
+// The functions below translate switches. ZooKeeper reads each switch in its own way; testdata/zookeys.table
+// shows how it reads each value.
 
-// exactly() translates a key that is on only if its value is `word`, with the same case of every letter. All
-// other values mean off, as for ZooKeeper.
+// exactly() translates a switch that is on only if its value is `word`, in the same case. As in ZooKeeper,
+// any other value means off.
 func exactly(word string) func(string) (string, error) {
 	return func(value string) (string, error) { return strconv.FormatBool(value == word), nil }
 }
@@ -44,12 +46,12 @@ func isTrue(value string) (string, error) {
 	return strconv.FormatBool(strings.EqualFold(value, "true")), nil
 }
 
-// notTrue translates a key to a flag that switches off what the key switches on.
+// notTrue translates a switch for a flag of the opposite meaning: the value true switches the flag off.
 func notTrue(value string) (string, error) {
 	return strconv.FormatBool(!strings.EqualFold(value, "true")), nil
 }
 
-// strictly() makes a rule refuse values other than true and false, for keys where ZooKeeper refuses them.
+// strictly() makes a rule accept only true and false, because ZooKeeper accepts nothing else for its key.
 func strictly(r rule) rule {
 	return rule{r.means, func(z *zoo, key, value string) error {
 		if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
@@ -59,10 +61,10 @@ func strictly(r rule) rule {
 	}}
 }
 
-// Translations of numbers. ZooKeeper reads them in two ways: in one a leading 0 has no meaning, in the other
-// it means octal.
+// The functions below translate numbers. In some keys ZooKeeper reads a number with a leading 0 as octal, in
+// others as decimal.
 
-// unless() makes a rule ignore the value `good`, in upper or lower case.
+// unless() makes a rule do nothing for the value `good`, in upper or lower case.
 func unless(good string, r rule) rule {
 	return rule{r.means, func(z *zoo, key, value string) error {
 		if strings.EqualFold(value, good) {
@@ -72,7 +74,7 @@ func unless(good string, r rule) rule {
 	}}
 }
 
-// number() maps a key without a flag to a setting.
+// number() is the rule for a key whose number is stored by put(), because no flag has this setting.
 func number(means string, read func(string) (string, error), put func(*Settings, int64)) rule {
 	return rule{means, func(z *zoo, _, value string) error {
 		text, err := read(value)
@@ -85,7 +87,7 @@ func number(means string, read func(string) (string, error), put func(*Settings,
 	}}
 }
 
-// whitelist() omits the words that only ZooKeeper has.
+// whitelist() maps the list of four-letter words. It leaves out words that zlockd does not have.
 func whitelist(z *zoo, key, value string) error {
 	var known []string
 	for w := range strings.SplitSeq(value, ",") {
@@ -96,11 +98,12 @@ func whitelist(z *zoo, key, value string) error {
 			z.s.Note(key, "there is no four-letter word %s", w)
 		}
 	}
-	// The word srvr is always allowed, so add it even to an empty list.
+	// Add srvr: otherwise a list that is empty now would mean the default list.
 	return z.set("4lw-whitelist", strings.Join(append(known, "srvr"), ","))
 }
 
-// later() marks a key that is read together with other keys, once all keys are known.
+// later() is the rule for a key that has a meaning only together with others. finish() handles it when all
+// keys have been read.
 func later(means string) rule {
 	return rule{means, func(*zoo, string, string) error { return nil }}
 }
@@ -118,8 +121,8 @@ func serverLine(z *zoo, key, value string) error {
 	return nil
 }
 
-// forceSync adds a note if the file tries to switch syncs off, because a server always syncs. For ZooKeeper
-// only the value "no" in lower case switches them off.
+// forceSync adds a note if the file switches syncs off, as a ZooKeeper reads it: only the value "no", in
+// lower case, does. A zlockd always syncs.
 func forceSync(z *zoo, key, value string) error {
 	if value == "no" {
 		z.s.Note(key, "every write is synced before it is acknowledged")
@@ -157,15 +160,15 @@ func refusedWhenTrue(why string) rule {
 	}}
 }
 
-// dataLogDir has no effect for a server. Its value is kept, because a server must not start while that
-// directory holds logs of a ZooKeeper.
+// dataLogDir notes that the key has no effect. It keeps the value for a check: the server does not start
+// while that directory has logs of a ZooKeeper.
 func dataLogDir(z *zoo, key, value string) error {
 	z.s.dataLogDir = value
 	z.s.Note(key, "the log is kept under dataDir")
 	return nil
 }
 
-// decimal() is for a number that ZooKeeper parses itself.
+// decimal() translates a number that ZooKeeper reads as decimal, even with a leading 0.
 func decimal(value string) (string, error) {
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil {
@@ -174,8 +177,8 @@ func decimal(value string) (string, error) {
 	return strconv.FormatInt(n, 10), nil
 }
 
-// decoded() is for a number that ZooKeeper reads from a system property: 16, 0x10, #10 and 020 are the same.
-// It refuses a value for which ZooKeeper would silently use a default.
+// decoded() translates a number that ZooKeeper takes from a system property: 16, 0x10, #10 and 020 are the
+// same there. It refuses a value that ZooKeeper could not read: ZooKeeper would silently take its default.
 func decoded(value string) (string, error) {
 	digits, sign := value, ""
 	if value != "" && (value[0] == '-' || value[0] == '+') {

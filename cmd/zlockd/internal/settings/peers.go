@@ -15,7 +15,7 @@ import (
 // maxID is the largest id of a server.
 const maxID = config.MaxID
 
-// peersFlag is --peers: the addresses, and which servers have no vote.
+// peersFlag is the flag --peers. It sets the addresses of the servers, and which servers have no vote.
 type peersFlag struct {
 	list      *map[uint32]string
 	observers *[]uint32
@@ -29,7 +29,7 @@ const asObserver = ":observer"
 // String implements pflag.Value.
 func (p peersFlag) String() string {
 	if p.list == nil {
-		return "" // pflag makes a zero value
+		return "" // pflag calls String on a zero value, too
 	}
 	var parts []string
 	for _, id := range ids(*p.list) {

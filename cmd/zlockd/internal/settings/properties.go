@@ -12,12 +12,12 @@ type property struct {
 	line       int
 }
 
-// lineEnds replaces the line ends CR LF and CR, which Java's Properties also knows, by LF.
+// lineEnds changes all line ends to LF. Java's Properties also knows CR LF and CR.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// parseProperties reads the syntax of Java's Properties. Comments begin with # or !. A key ends at a blank,
-// at = or at a colon. A backslash continues a line, and there are escapes. A key that occurs twice has its
-// last value, at its first place in the list.
+// parseProperties reads the syntax of Java's Properties. A comment begins with # or !. A key ends at a blank,
+// an equals sign or a colon. A backslash at the end of a line joins it with the next; elsewhere it begins an
+// escape. If a key occurs twice, the last value counts, at the place of the first.
 func parseProperties(text string) []property {
 	var list []property
 	at := make(map[string]int)
@@ -30,7 +30,8 @@ func parseProperties(text string) []property {
 			continue
 		}
 		key, value := splitProperty(line)
-		// ZooKeeper itself removes blanks and control characters from both ends of a value, as Java's trim does.
+		// Like ZooKeeper, remove blanks and control characters at both ends of a value. Properties alone keeps
+		// them.
 		value = strings.TrimFunc(unescape(value), func(r rune) bool { return r <= ' ' })
 		p := property{unescape(key), value, first}
 		if j, twice := at[p.key]; twice {
@@ -43,8 +44,8 @@ func parseProperties(text string) []property {
 	return list
 }
 
-// joined() returns the line at i joined with the lines that continue it, and the index of the last of these
-// lines. A comment has no continuation. The lines may still have their line ends.
+// joined() joins the line at i with those that continue it, and returns the index of the last of these. A
+// comment never continues. The lines may still have their line ends.
 func joined(lines []string, i int) (line string, last int) {
 	text := func(i int) string { return strings.TrimLeft(strings.TrimSuffix(lines[i], "\n"), " \t\f") }
 	line = text(i)
@@ -94,7 +95,7 @@ func unescape(s string) string {
 			b.WriteByte(s[i])
 			continue
 		}
-		if i++; i == len(s) { // the backslash ends the file
+		if i++; i == len(s) { // nothing follows the backslash: the text ends here
 			break
 		}
 		if s[i] == 'u' && i+4 < len(s) {

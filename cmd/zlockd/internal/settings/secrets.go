@@ -7,9 +7,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/secretfile"
 )
 
-// withoutSecrets returns the text of a zoo.cfg that operators may see. It leaves out the values of all keys
-// whose names look like those of secrets, also in lines that are comments. The key superUser is one of them,
-// because its value may be a hash.
+// withoutSecrets returns the text of a zoo.cfg without its secrets, to show it to operators. It removes the
+// value of each key whose name suggests a secret, even in a comment. superUser is such a key, because its
+// value may be a hash.
 func withoutSecrets(text string) string {
 	secret := func(s string) bool {
 		s = strings.TrimPrefix(strings.TrimLeft(strings.ToLower(s), "#! \t"), "zookeeper.")
@@ -36,8 +36,8 @@ func withoutSecrets(text string) string {
 	return strings.Join(lines, "")
 }
 
-// checkSecrets refuses a configuration that holds a secret and that every user of the machine can read. The
-// hash of --super-digest is a secret, because it has no salt.
+// checkSecrets refuses a zoo.cfg that has a secret if other users of the machine can read the file. The hash
+// of --super-digest is a secret: without a salt, passwords can be tried on it.
 func (s *Settings) checkSecrets() {
 	if s.SuperDigest == "" || s.origin["super-digest"] != s.Config || s.Config == "" {
 		return

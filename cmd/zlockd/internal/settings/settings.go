@@ -1,6 +1,5 @@
-// Package settings reads the settings of a server from flags, the environment and a zoo.cfg, and reports all
-// mistakes in them before anything starts. [Read] returns the settings with which the program zlockd starts a
-// server.
+// Package settings reads the settings of a server from flags, the environment and a zoo.cfg. It finds their
+// mistakes before anything starts. [Read] returns the settings with which zlockd starts a server.
 package settings
 
 import (
@@ -17,10 +16,10 @@ import (
 	"github.com/zlockd/zlockd/server"
 )
 
-// Settings holds the values of the flags and of a zoo.cfg, before anything starts. Most flags are options of
-// the server; serverOptions translates the others.
+// Settings are the values of the flags and of a zoo.cfg. Most are options of the server as they are;
+// serverOptions translates the others.
 type Settings struct {
-	server.Options // as the flags say: an address may be "off", and 0 means no limit
+	server.Options // as in the flags, for example "off" as an address, and 0 for no limit
 
 	// Start and storage.
 	Config                                                string
@@ -31,7 +30,7 @@ type Settings struct {
 	AdminNames string
 	peerFiles  TLSFlags
 
-	// Security of clients.
+	// How clients are protected.
 	clientFiles, AdminFiles, metricsFiles TLSFlags
 	ticketFiles                           TLSFlags
 	TokensFile                            string // name of the file with the tokens
@@ -41,17 +40,17 @@ type Settings struct {
 	AuthSchemes                           string   // schemes, separated by commas
 	expiredCerts, RemoveHost, RemoveRealm bool
 
-	// Operation.
+	// What the operator sees.
 	LogLevel, LogFormat, AuditLog string
 	JVMMetrics                    bool
 
 	Flags *pflag.FlagSet // the set from which the settings were read
-	// `origin` says, by the name of a flag, where its value comes from. It omits values that are defaults.
+	// `origin` says where the value of a flag comes from. It lacks flags that have their default.
 	origin map[string]string
 
-	// Only a zoo.cfg sets these.
+	// These settings have no flags: they come from a zoo.cfg.
 	dataLogDir    string
-	TLSClientAuth string // none, want or need; empty: need if there is --tls-ca
+	TLSClientAuth string // none, want or need; empty: need if there is a --tls-ca, and otherwise none
 	TLS13         bool   // accept only TLS 1.3
 
 	Faults []error // why a server with these settings would not start
@@ -63,31 +62,30 @@ func (s *Settings) Fault(format string, args ...any) {
 	s.Faults = append(s.Faults, fmt.Errorf(format, args...))
 }
 
-// A note says why a key of a zoo.cfg or a variable has no effect. If Key is empty, the note is a remark of
-// another kind.
+// note says why a key of a zoo.cfg, or a variable, has no effect. If Key is empty, it is another remark.
 type note struct{ Key, Why string }
 
 func (s *Settings) Note(key, format string, args ...any) {
 	s.Notes = append(s.Notes, note{key, fmt.Sprintf(format, args...)})
 }
 
-// durationValue is a duration. A number without a unit is multiplied by `unit`. If `unit` is 0, such a
-// number is refused.
+// durationValue is a flag for a duration. `unit` is the unit of a number without one; 0: such a number is
+// refused.
 type durationValue struct {
 	*time.Duration
 	unit time.Duration
 }
 
-// millis is a duration whose bare numbers are milliseconds, as in the ZooKeeper key that the flag
-// replaces.
+// millis returns a flag for a duration. A number without a unit counts milliseconds, as in the key of
+// ZooKeeper that the flag replaces.
 func millis(d *time.Duration) durationValue { return durationValue{d, time.Millisecond} }
 
-// withUnit is a duration that needs its unit.
+// withUnit returns a flag for a duration that must have a unit.
 func withUnit(d *time.Duration) durationValue { return durationValue{d, 0} }
 
 // String implements pflag.Value.
 func (v durationValue) String() string {
-	if v.Duration == nil || *v.Duration == 0 { // pflag makes a zero value
+	if v.Duration == nil || *v.Duration == 0 { // nil: pflag calls String on a zero value, too
 		return ""
 	}
 	return v.Duration.String()
@@ -129,11 +127,11 @@ func (s *Settings) asksCertificates() bool {
 	return s.clientFiles.CA != "" && s.TLSClientAuth != "none"
 }
 
-// TLSFlags are the files that a port's TLS needs.
+// TLSFlags are the files for TLS at one port, as its flags name them.
 type TLSFlags struct{ tlsfiles.Names }
 
-// declare declares the three flags. `cert` and `ca` describe the purpose of the certificate and of the
-// authority.
+// declare declares the three flags of a port. `cert` and `ca` say for the help what the certificate and the
+// authority are for.
 func (t *TLSFlags) declare(f *pflag.FlagSet, flag, cert, ca string) {
 	t.Flag = flag
 	f.StringVar(&t.Cert, flag+"-cert", "", cert+", PEM `FILE`, read again when it changes")

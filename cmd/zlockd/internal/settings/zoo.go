@@ -8,13 +8,13 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state/config"
 )
 
-// zoo maps one zoo.cfg to settings.
+// zoo turns one zoo.cfg into settings.
 type zoo struct {
 	s       *Settings
 	flags   *pflag.FlagSet
 	given   map[string]bool   // flags of the command line
-	seen    map[string]string // every key of the file, without a prefix
-	raw     map[string]bool   // every key with its prefix, as in the file
+	seen    map[string]string // the value of each key of the file, by the key without its prefix
+	raw     map[string]bool   // the keys as they stand in the file, with their prefix
 	servers []config.Server
 }
 
@@ -29,14 +29,14 @@ func (z *zoo) set(flag, value string) error {
 	return z.flags.Set(flag, value)
 }
 
-// put() is like set(), for a setting that needs several keys. It records the error itself.
+// put() is like set(), for values that come from several keys. It records an error instead of returning it.
 func (z *zoo) put(flag, value string) {
 	if err := z.set(flag, value); err != nil {
 		z.wrong("%w", err)
 	}
 }
 
-// wrong() records a mistake that does not belong to a single line.
+// wrong() records a mistake in the file that is not in one line alone.
 func (z *zoo) wrong(format string, args ...any) {
 	z.s.Fault("%s: %w", z.s.Config, fmt.Errorf(format, args...))
 }
@@ -44,8 +44,8 @@ func (z *zoo) wrong(format string, args ...any) {
 // is() reports whether the file sets a key to a value, in upper or lower case as in ZooKeeper.
 func (z *zoo) is(key, value string) bool { return strings.EqualFold(z.seen[key], value) }
 
-// A rule maps one key of a zoo.cfg. apply() returns an error if the server must not start, because it would
-// otherwise silently ignore the key.
+// A rule says what one key of a zoo.cfg means. If the server cannot do what the key asks, and must not
+// silently ignore it, apply() returns an error, and the server does not start.
 type rule struct {
 	means string // explanation for the manual
 	apply func(z *zoo, key, value string) error

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// zooRules has the rules of keys by their whole names. zooPrefixes has the rules by prefixes of keys.
+// zooRules are the rules of keys by name. For other keys, zooPrefixes has rules by the beginning of the name.
 var zooRules = map[string]rule{
 	"tickTime":               toFlag("tick-time"),
 	"dataDir":                toFlag("data-dir"),
@@ -50,7 +50,7 @@ var zooRules = map[string]rule{
 
 	"metricsProvider.exportJvmInfo": toFlag("jvm-metrics", isTrue),
 
-	// Read together with other keys, once all are known.
+	// These keys have a meaning only together; finish() maps them.
 	"metricsProvider.className": later("with the Prometheus provider: turns on --metrics-addr"),
 	"metricsProvider.httpPort":  later("port of --metrics-addr, 7000 when missing"),
 	"metricsProvider.httpHost":  later("address of --metrics-addr, all when missing"),
