@@ -5,6 +5,10 @@ import "time"
 const (
 	resolution = 20 * time.Millisecond
 	slots      = 2048 // one turn of the wheel is 41 s, the longest usual timeout
+
+	// Due moves at most movedAtOnce sessions. At the start of a term all sessions may be in one slot, and a
+	// million of them take half a second.
+	movedAtOnce = 4096
 )
 
 // Expiry keeps the deadlines of a leader's sessions. All times are readings of one monotonic clock of the
@@ -76,16 +80,22 @@ func (e *Expiry) Remove(id int64) {
 
 // Due appends to `out` the sessions whose deadline has passed, the longest overdue first, at most `max` of
 // them. It gives each of them another timeout from now. The caller ends these sessions, and calls Remove when
-// the end is certain. If the end of a session gets lost, Due returns the session again.
+// the end is certain. If the end of a session gets lost, Due returns the session again. If Due has very many
+// sessions to move, it leaves some of them, and the sessions that are due among them, to the next call; Next
+// then returns a time that has passed.
 func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
 	last := floorDiv(int64(now), int64(resolution))
 	if e.tick <= last-slots {
 		e.tick = last - slots + 1 // one turn of the wheel visits every slot, so Due need not go back further
 	}
+	moves := movedAtOnce
 	for ; e.tick <= last; e.tick++ {
 		for d := e.slot[e.tick&(slots-1)]; d != nil; {
 			next := d.next
 			if d.at <= last {
+				if moves--; moves < 0 {
+					return out
+				}
 				if d.due() <= last {
 					if max <= 0 {
 						return out
@@ -128,7 +138,8 @@ func (e *Expiry) Of(id int64) (at time.Duration, known bool) {
 	return time.Duration(d.due()) * resolution, true
 }
 
-// All calls f for every session, with its timeout and when Due will return it. f may call Heard.
+// All calls f for every session, with its timeout and when Due will return it. f may call every other method,
+// or wait until another goroutine has done so.
 func (e *Expiry) All(f func(id int64, timeout, at time.Duration)) {
 	for id, d := range e.byID {
 		f(id, d.timeout, time.Duration(d.due())*resolution)

@@ -260,3 +260,22 @@ func TestNextAgainstAModel(t *testing.T) {
 		}
 	}
 }
+
+// Due moves a bounded number of sessions in one call, and the next calls move the rest.
+func TestDueMovesManySessionsInPieces(t *testing.T) {
+	const sessions = 2*movedAtOnce + 1
+	e := NewExpiry()
+	for id := range int64(sessions) {
+		e.Touch(id, 1000*ms, 0)
+	}
+	for id := range int64(sessions - 1) {
+		e.Heard(id, 500*ms)
+	}
+	var ended []int64
+	for call := range 3 {
+		expect.Equal(t, e.Next(2000*ms), 1000*ms, "before call %d", call)
+		ended = append(ended, due(e, 1200*ms)...)
+	}
+	expect.List(t, ended, []int64{sessions - 1}, "due")
+	expect.Equal(t, e.Next(2000*ms), 1500*ms, "all are moved")
+}

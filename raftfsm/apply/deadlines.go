@@ -93,11 +93,28 @@ const stallCredit = 4
 // After the call no session has more time left than its full timeout. So a server that stalls often still
 // expires silent sessions.
 func (t *Deadlines) Stalled(long time.Duration) {
+	now := t.now()
+	t.each(func(e *session.Expiry, id int64, timeout, at time.Duration) {
+		e.Heard(id, min(now, at-timeout+stallCredit*long))
+	})
+}
+
+// piece is how many sessions each() handles under one hold of the lock.
+const piece = 4096
+
+// each calls f for every session, with the lock held. Every proposal needs the lock, and a pass over a
+// million sessions takes half a second, so each() gives up the lock after every piece. It may pass over
+// sessions that come or go in the meantime.
+func (t *Deadlines) each(f func(e *session.Expiry, id int64, timeout, at time.Duration)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
-	t.expiry.All(func(id int64, timeout, at time.Duration) {
-		t.expiry.Heard(id, min(now, at-timeout+stallCredit*long))
+	e, n := t.expiry, 0
+	e.All(func(id int64, timeout, at time.Duration) {
+		f(e, id, timeout, at)
+		if n++; n%piece == 0 {
+			t.mu.Unlock()
+			t.mu.Lock()
+		}
 	})
 }
 
@@ -112,9 +129,9 @@ func (t *Deadlines) Left(id int64) (left time.Duration, known bool) {
 // All returns the time left to each session.
 func (t *Deadlines) All() map[int64]time.Duration {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.now()
-	left := make(map[int64]time.Duration, t.expiry.Len())
-	t.expiry.All(func(id int64, _, at time.Duration) { left[id] = at - now })
+	n := t.expiry.Len()
+	t.mu.Unlock()
+	now, left := t.now(), make(map[int64]time.Duration, n) // the map of a million sessions takes long to make
+	t.each(func(_ *session.Expiry, id int64, _, at time.Duration) { left[id] = at - now })
 	return left
 }

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A session's timeout counts from the time of the client's last message, not from the time at which the
@@ -88,5 +90,76 @@ func TestR25LongStallGivesTheFullTimeout(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond)
 		expect.Equal(t, len(tr.Due(time.Now(), 10)), 1)
+	})
+}
+
+// A pass over all sessions gives up the lock after each piece.
+func TestPassOverAllSessionsLetsOthersIn(t *testing.T) {
+	t.Parallel()
+	tr := newDeadlines()
+	for id := range int64(3 * piece) {
+		tr.Touch(id, 1000)
+	}
+	during := false // whether a pass has begun and not ended; guarded by tr.mu
+	pass := func() (met int) {
+		tr.each(func(_ *session.Expiry, _ int64, _, _ time.Duration) {
+			met++
+			during = met < 3*piece
+		})
+		return met
+	}
+	let := make(chan struct{})
+	go func() {
+		defer close(let)
+		for {
+			tr.mu.Lock()
+			in := during
+			tr.mu.Unlock()
+			if in {
+				return
+			}
+			runtime.Gosched()
+		}
+	}()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		must.Equal(t, pass(), 3*piece, "sessions")
+		select {
+		case <-let:
+			return
+		default:
+		}
+	}
+	t.Error("nobody got the lock during a pass")
+}
+
+// BenchmarkMillionSessions measures what a leader does for all its sessions, a million of them.
+func BenchmarkMillionSessions(b *testing.B) {
+	const sessions = 1_000_000
+	tr := newDeadlines()
+	for id := range int64(sessions) {
+		tr.Touch(id<<16, 30_000)
+	}
+	b.Run("Stalled", func(b *testing.B) {
+		for b.Loop() {
+			tr.Stalled(time.Second)
+		}
+	})
+	b.Run("All", func(b *testing.B) {
+		for b.Loop() {
+			tr.All()
+		}
+	})
+	// All sessions are in one slot of the wheel, as at the start of a term.
+	b.Run("Due", func(b *testing.B) {
+		at := time.Now()
+		for b.Loop() {
+			b.StopTimer()
+			at = at.Add(31 * time.Second)
+			for id := range int64(sessions) {
+				tr.expiry.Heard(id<<16, at.Sub(tr.start)-time.Second)
+			}
+			b.StartTimer()
+			tr.Due(at, 1)
+		}
 	})
 }
