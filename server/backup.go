@@ -10,7 +10,8 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// backupSource returns the node. It returns nil until the server has joined its cluster.
+// backupSource returns the node, from which backups are taken. It is nil until the server has joined its
+// cluster.
 func (i *Instance) backupSource() backup.Source {
 	if node := i.node.Load(); node != nil {
 		return node
@@ -26,7 +27,8 @@ func (i *Instance) cluster() string {
 	return ""
 }
 
-// restoreTarget returns the node. It returns nil until the server has joined its cluster.
+// restoreTarget returns the node, to which backups are restored. It is nil until the server has joined its
+// cluster.
 func (i *Instance) restoreTarget() backup.Target {
 	if node := i.node.Load(); node != nil {
 		return node
@@ -45,7 +47,7 @@ func (i *Instance) addBackupPages(pages map[string]http.Handler) {
 // backupTick is how often the server checks whether a backup is due.
 const backupTick = 5 * time.Second
 
-// takeBackups takes backups at intervals if the options name a directory.
+// takeBackups takes a backup in each interval, if the options name a directory for them.
 func (i *Instance) takeBackups() {
 	if i.o.BackupDir == "" {
 		return
@@ -61,7 +63,7 @@ func (i *Instance) takeBackups() {
 	})
 }
 
-// turn returns this server's place in the list of the members, sorted by id, and the number of members.
+// turn returns when it is this server's turn to take a backup: its place among the members, and their number.
 func (i *Instance) turn() (rank, of int) {
 	node := i.node.Load()
 	if node == nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// certificate is a certificate that this server shows to its callers, or an authority that signs the
-// certificates of its callers.
+// certificate is a certificate that the server shows, or the date of the authority for the certificates that
+// others show to it.
 type certificate struct {
-	// the port: clients, peers, admin, metrics or tickets; for an authority, with -ca at the end
+	// which port: clients, peers, admin, metrics or tickets; followed by -ca for an authority
 	use               string
 	*x509.Certificate           // nil for an authority
-	until             time.Time // the end of this certificate or authority; for peers, the sooner of the two
+	until             time.Time // its end; at the peer port, the authority's end if that is sooner
 }
 
-// certificates returns the certificates that this server now shows at each port with TLS, and the authorities
-// that sign the certificates of its callers.
+// certificates returns the certificates that the server shows at its ports now, and the authorities that it
+// accepts there.
 func (i *Instance) certificates() (list []certificate) {
 	port := func(use string, cfg *tls.Config) {
 		for _, leaf := range shown(cfg) {
@@ -43,13 +43,13 @@ func (i *Instance) certificates() (list []certificate) {
 	return list
 }
 
-// shown() returns the certificates that a server with this configuration shows to an ordinary client.
+// shown() returns the certificates that a port with this configuration shows to an ordinary client.
 func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	if cfg == nil {
 		return nil
 	}
 	hello := &tls.ClientHelloInfo{}
-	if cfg.GetConfigForClient != nil { // the configuration for one client replaces cfg
+	if cfg.GetConfigForClient != nil { // each connection gets its own configuration: take that
 		if c, err := cfg.GetConfigForClient(hello); err == nil && c != nil {
 			cfg = c
 		}
@@ -72,16 +72,14 @@ func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	return list
 }
 
-// If a certificate ends in less than certificateSoon, /health shows a notice. If it ends in less than
-// certificateBad, /health shows a fault.
+// When a certificate ends in less time than these, /health shows a notice or, for the shorter one, a fault.
 const (
 	certificateSoon = 30 * 24 * time.Hour
 	certificateBad  = 3 * 24 * time.Hour
 )
 
-// word() returns a text about the problem that the certificate has at the time `now`. The text is "" if there
-// is no problem. If `bad` is true, clients and peers that check certificates refuse this one, now or within
-// days.
+// word() says what is wrong with the certificate at the time `now`, and "" if nothing is. `bad` is true if
+// others refuse the certificate, now or within days.
 func (c *certificate) word(now time.Time) (text string, bad bool) {
 	if c.Certificate == nil {
 		return c.authorityWord(now)
@@ -106,8 +104,8 @@ func (c *certificate) word(now time.Time) (text string, bad bool) {
 	return "", false
 }
 
-// authorityWord is like word(), for an authority. If the file has several authorities, the one that ends last
-// counts.
+// authorityWord is word() for an authority. Of several authorities in a file, that one counts which ends
+// last.
 func (c *certificate) authorityWord(now time.Time) (text string, bad bool) {
 	left := c.until.Sub(now)
 	if left >= certificateSoon {

@@ -6,8 +6,8 @@
 //	defer s.Close(ctx)
 //
 // [Start] returns when the server has joined its cluster, and [Instance.Ready] returns when the server serves
-// clients. [Instance.Failed] reports that the server cannot continue; the program must then close it. After a
-// restart the server reads the true state from its disk. All admin pages show [Instance.Status].
+// clients. [Instance.Failed] reports that the server cannot continue. The program must then close it; a new
+// start reads the true state from the disk. All admin pages show [Instance.Status].
 //
 // The examples below run one server, three servers, and a server for a test. For tests, package zlocktest is
 // simpler.

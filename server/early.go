@@ -8,12 +8,12 @@ import (
 	"github.com/zlockd/zlockd/server/clients/entrance"
 )
 
-// unformedGrace is how long a server waits for the other servers before it admits clients that ask for
+// unformedGrace is how long a server that starts waits for the others, before it lets in clients that ask for
 // read-only sessions.
 const unformedGrace = 2 * time.Second
 
-// unformed is the replica of a server that has not joined its cluster yet. Its state is the empty tree with
-// which every cluster begins. It has only the methods that connections of read-only sessions call.
+// unformed stands for the state of a server that has not joined its cluster yet: the empty tree with which
+// every cluster begins. It has only the methods that read-only sessions need.
 type unformed struct {
 	entrance.Replica // nil: no other method is called
 	state            *state.State
@@ -25,8 +25,8 @@ func (u unformed) View(f func(*state.State)) { f(u.state) }
 // Zxid implements entrance.Replica.
 func (unformed) Zxid() int64 { return 0 }
 
-// readMeanwhile lets clients with read-only sessions read an empty tree while this server waits for the other
-// servers of its cluster. The result is a function that ends these sessions.
+// readMeanwhile lets read-only sessions read an empty tree while the server waits for the others of its
+// cluster. end() ends these sessions.
 func (i *Instance) readMeanwhile() (end func()) {
 	if !i.o.ReadOnlyMode || len(i.o.Peers) < 2 {
 		return func() {}

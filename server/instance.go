@@ -27,7 +27,7 @@ type Instance struct {
 	Admin   *admin.Admin
 
 	o      Options
-	c      options.Options              // the options, with their defaults filled in
+	c      options.Options              // what it passes to the client ports, with all defaults
 	node   atomic.Pointer[raftfsm.Node] // nil until the server has joined its cluster
 	client net.Listener
 	secure net.Listener
@@ -42,19 +42,19 @@ type Instance struct {
 	ticketPort  net.Listener
 	ticketPages *http.Server
 	tickets     *tickets.Server // nil: the server has no port for tickets
-	endsSoon    atomic.Int64    // how many long holds of tickets end soon
+	endsSoon    atomic.Int64    // how many tickets hold a lock for long and end soon
 
 	peerTLS *tlsfiles.Files // nil: the peer port has no TLS
 	slow    observe.Slow
 
-	reconfiguring sync.Mutex // held while this server runs a reconfig
+	reconfiguring sync.Mutex // held while a client's reconfig is carried out
 
-	ctx    context.Context // ctx ends when the server disconnects its clients
+	ctx    context.Context // ends when the server begins to close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	failed chan struct{}
 	fail   sync.Once
-	// waits says what the server waits for before it joins the cluster; nil: the server has not waited yet.
+	// waits says what keeps the server from joining its cluster; nil: nothing has so far.
 	waits atomic.Pointer[string]
 }
 
@@ -84,7 +84,7 @@ func (i *Instance) Node() *raftfsm.Node { return i.node.Load() }
 // Ready waits until the server serves clients.
 func (i *Instance) Ready(ctx context.Context) error { return i.Clients.WaitServing(ctx) }
 
-// Failed returns a channel that closes when the server cannot continue by itself; the log says why.
+// Failed returns a channel that closes when the server cannot continue. The log says why.
 func (i *Instance) Failed() <-chan struct{} { return i.failed }
 
 func (i *Instance) stopped() { i.fail.Do(func() { close(i.failed) }) }
@@ -94,8 +94,8 @@ func (i *Instance) super() identity.Super {
 	return identity.Super{Digest: i.o.SuperDigest, SASL: i.o.SASLSuper, X509: i.o.X509Super}
 }
 
-// authorize() returns the check for callers that change state over HTTP. Only the super user may do that,
-// with the password. If there is no super user, authorize() returns nil.
+// authorize() returns the function that checks the super user's password, for requests that change something.
+// It returns nil if there is no super user.
 func (i *Instance) authorize() port.Super {
 	if i.o.SuperDigest == "" {
 		return nil
@@ -103,7 +103,8 @@ func (i *Instance) authorize() port.Super {
 	return i.super().HasPassword
 }
 
-// dialable returns the address of a listener if that address names a host. Otherwise it returns "".
+// dialable returns the address of a listener if others can connect to it as it is. It returns "" if the
+// listener is nil or listens on all addresses.
 func dialable(ln net.Listener) string {
 	if ln == nil {
 		return ""

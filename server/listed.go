@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// The functions below add lists to a status. When the status is full, the rest of a list is left out. The
-// server reads lists in pieces, so that a status does not slow down writes.
+// The functions below add lists to a status, as far as they fit. They read the state in parts, so that writes
+// need not wait for a whole list.
 
 // listConns lists the connections.
 func (i *Instance) listConns(s *report.Status) {
@@ -30,7 +30,7 @@ func (i *Instance) listConns(s *report.Status) {
 	}
 }
 
-// listWatches groups the watches by session.
+// listWatches adds the watches, by session.
 func (i *Instance) listWatches(s *report.Status, need report.Need) {
 	list := i.names(need)
 	i.Clients.WatchScan(func(path string, session int64) bool {
@@ -43,8 +43,8 @@ func (i *Instance) listWatches(s *report.Status, need report.Need) {
 	s.WatchList = list.list()
 }
 
-// sorted() returns the sessions of a map from sessions to paths, in the order of their ids. The paths of each
-// session are sorted, without duplicates.
+// sorted() turns a map into a list, in the order of sessions. It sorts the paths of each session and drops
+// duplicates.
 func sorted(by map[int64][]string) []report.SessionPaths {
 	list := make([]report.SessionPaths, 0, len(by))
 	for id, paths := range by {
@@ -55,16 +55,16 @@ func sorted(by map[int64][]string) []report.SessionPaths {
 	return list
 }
 
-// names collects the paths of a list by session. If the reader of the list may not see a path, the list
-// counts the path without storing it.
+// names collects paths by session. Of paths that the reader of the list may not see, it keeps only their
+// number.
 type names struct {
 	by     map[int64][]string
 	hidden map[int64]int
 	shows  func(path string) bool
 }
 
-// keptNames is the largest size of a list's cache of access rights, in bytes of directory names. The rights
-// of further directories are not cached.
+// keptNames bounds the bytes of directory names for which a list remembers whether the reader may see their
+// children. For further directories it looks again each time.
 const keptNames = 8 << 20
 
 func (i *Instance) names(need report.Need) *names {
@@ -98,8 +98,8 @@ func (l *names) add(session int64, path string) {
 	}
 }
 
-// list returns the paths by session, sorted and without duplicates. Of the paths that the reader may not see,
-// the result has only the number.
+// list returns the paths by session, sorted and without duplicates. In place of the paths that the reader may
+// not see, it has one text with their number.
 func (l *names) list() []report.SessionPaths {
 	for id, n := range l.hidden {
 		l.by[id] = append(l.by[id], fmt.Sprintf("(%d that world:anyone may not list)", n))
@@ -134,8 +134,8 @@ func listSessions(s *report.Status, node *raftfsm.Node) {
 	}
 }
 
-// listEphemerals lists the ephemeral nodes by session. A node that is created or deleted during the call may
-// be in the list or not.
+// listEphemerals adds the ephemeral nodes, by session. A node that is created or deleted while it runs may be
+// in the list or not.
 func (i *Instance) listEphemerals(s *report.Status, node *raftfsm.Node, need report.Need) {
 	list := i.names(need)
 	node.Ephemerals(func(session int64, path string) bool {

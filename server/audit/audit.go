@@ -71,7 +71,7 @@ type Figures struct {
 	Written, Lost int64
 	LostAt        time.Time // when a line was last lost
 	Problem       error     // why writing the log fails; nil: writing works
-	Outgrows      error     // why the log exceeds its size limit, although it is written; nil: within the limit
+	Outgrows      error     // why the file exceeds its size limit, although lines are written; nil: it does not
 }
 
 // Figures returns the counts so far.
@@ -81,13 +81,13 @@ func (l *Log) Figures() Figures {
 	return Figures{l.sink.written, l.sink.lost, l.sink.lostAt, l.sink.problem, l.sink.outgrows}
 }
 
-// The results other than success.
+// Results of a request that did not succeed.
 const (
 	failure = "failure"
-	invoked = "invoked" // it is not known whether the request was carried out
+	invoked = "invoked" // the server does not know whether the request was carried out
 )
 
-// Add writes an event. The bytes of its line count against the share of its address.
+// Add writes an event. The length of its line is taken from the share of the address that caused it.
 func (l *Log) Add(e *Event) {
 	weight := int64(1)
 	if e.Result == failure {
@@ -96,11 +96,11 @@ func (l *Log) Add(e *Event) {
 	l.sink.add(e.IP, weight, func(b []byte) []byte { return appendEvent(l.appendTime(b), e) })
 }
 
-// Ended writes a line for each ephemeral node that the end of a session removed. It is meant for the field
+// Ended writes a line for each ephemeral node that has ended with its session. It fits the field
 // options.Options.Ended.
 func (l *Log) Ended(session int64, events []tree.Event) {
-	var paths []string // copy the paths, because the list of events belongs to the caller
-	var whole []int    // the lengths of the paths before they were cut
+	var paths []string // copied, because the caller uses the list of events again
+	var whole []int    // by path: its length before it was cut
 	size := 0
 	for i := range events {
 		if events[i].Type == jute.EventDeleted {
@@ -124,8 +124,8 @@ func (l *Log) Ended(session int64, events []tree.Event) {
 	}})
 }
 
-// Request writes the lines of a client's request, if the request asks for a change or is a login that failed.
-// It is meant for the field options.Options.Follow.
+// Request writes a line for each change that a client's request asks for, and for a login that failed. It
+// fits the field options.Options.Follow.
 func (l *Log) Request(r *observe.Request) {
 	e := Event{Session: r.Session, IP: r.Addr, IDs: r.IDs}
 	switch {
@@ -134,7 +134,7 @@ func (l *Log) Request(r *observe.Request) {
 	case r.Code != jute.OK || r.Refused:
 		e.Result = failure
 	}
-	if r.Divided { // the reply says only that a right is missing, so name the reason here
+	if r.Divided { // the client's reply has only a code, as for a missing right: give the true reason here
 		e.Request = "refused by --one-layout"
 	}
 	switch r.Op {
@@ -145,7 +145,7 @@ func (l *Log) Request(r *observe.Request) {
 			return // the request cannot be parsed
 		}
 		if reply := jute.NewDecoder(r.Reply); e.Result == "" && e.Type != "" {
-			if made, ok := reply.String(); ok { // the path with its sequence number
+			if made, ok := reply.String(); ok { // of a sequential node, only the reply has the whole path
 				e.Path = made
 			}
 		}
@@ -171,10 +171,10 @@ func (l *Log) Request(r *observe.Request) {
 	l.Add(&e)
 }
 
-// one() reads the operation, node, type and ACL from a request.
+// one() sets the fields of the event from a request that makes one change.
 func (e *Event) one(d *jute.Decoder, op jute.OpCode) {
 	switch op {
-	case jute.OpDelete, jute.OpDeleteContainer: // a client may not send OpDeleteContainer
+	case jute.OpDelete, jute.OpDeleteContainer: // the second is refused, but logged
 		e.Operation, e.Path = "delete", d.PathVersion().Path
 	case jute.OpSetData:
 		e.Operation, e.Path = "setData", d.SetDataRequest().Path
@@ -185,7 +185,7 @@ func (e *Event) one(d *jute.Decoder, op jute.OpCode) {
 		r := d.CreateRequest(op)
 		e.Operation, e.Path, e.Type = "create", r.Path, modes[r.Flags]
 		if op == jute.OpCreateTTL && r.Flags < 5 {
-			e.Type = modes[5] // the server refuses such a create
+			e.Type = modes[5] // another type with a time to live is refused: log the simplest
 		} else if e.Type == "" {
 			e.Type = "unknown"
 		}
@@ -196,12 +196,13 @@ func (e *Event) one(d *jute.Decoder, op jute.OpCode) {
 var modes = map[int32]string{0: "persistent", 1: "ephemeral", 2: "persistent_sequential",
 	3: "ephemeral_sequential", 4: "container", 5: "persistent_with_ttl", 6: "persistent_sequential_with_ttl"}
 
-// multi writes a line for each change of a multi. If the multi has failed, it writes one line for all
-// changes.
+// multi writes a line for each change of a multi. If the multi was refused, it changed nothing, and multi
+// writes a single line.
 func (l *Log) multi(e *Event, r *observe.Request) {
 	in, out := jute.NewDecoder(r.Body), jute.NewDecoder(r.Reply)
 	var all []Event
-	// the types of nodes by path, because ZooKeeper finds the type of a node by the path in the request
+	// By path: the type of the created node. ZooKeeper looks the type up by the path in the request, so a
+	// sequential node that is named by its whole path has none.
 	types := map[string]string{}
 	for {
 		h, result := in.MultiHeader(), out.MultiHeader()
@@ -232,7 +233,7 @@ func (l *Log) multi(e *Event, r *observe.Request) {
 			if h.Type != jute.OpCreate {
 				out.Stat()
 			}
-		default: // read operations
+		default: // a multi that reads, and changes nothing
 			return
 		}
 		all = append(all, one)

@@ -23,18 +23,18 @@ func opener(o *Options) func() (io.WriteCloser, error) {
 	}
 }
 
-// file is a log in a file. When the file reaches the size in the options, the time is added to its name, and
-// a new file takes its place. The newest old files stay; the option Keep says how many.
+// file is a log in a file. When the file has reached its size limit, it gets a name with the time, and a new
+// file takes its place. As many old files stay as the option Keep says.
 type file struct {
 	o    *Options
 	f    *os.File
 	size int64
 	mid  bool // the file ends in the middle of a line
 
-	stays error // why the file could not be replaced at its size limit; nil: nothing is wrong
+	stays error // why the full file could not be renamed and stays in use; nil: it could
 }
 
-// outgrows returns why the file exceeds its size limit, or nil.
+// outgrows returns why the file has grown beyond its size limit, and nil if it has not.
 func (l *file) outgrows() error { return l.stays }
 
 func (l *file) open() (err error) {
@@ -49,8 +49,8 @@ func (l *file) open() (err error) {
 	return nil
 }
 
-// torn reports whether the file ends in the middle of a line: the disk was full, or the server was killed.
-// The next line must not become a part of the cut line.
+// torn reports whether the file ends in the middle of a line, because the disk was full or the server was
+// killed. The next line must then begin on a new one.
 func (l *file) torn() bool {
 	f, err := os.Open(l.o.Name)
 	if err != nil {
@@ -62,8 +62,8 @@ func (l *file) torn() bool {
 	return err == nil && last[0] != '\n'
 }
 
-// stampForm is the form of the time in the name of an old file. Sorted names are in the order of their times.
-// Programs that rotate logs use names of another form.
+// stampForm is the form of the time in the names of old files. In this form, names sort by time. Programs
+// that rotate logs use other forms, so their files are left alone.
 const stampForm = "20060102T150405.000000000"
 
 func (l *file) Write(b []byte) (int, error) {
@@ -83,20 +83,20 @@ func (l *file) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// turn begins a new file, and removes the oldest files until Keep old files are left. If the directory does
-// not allow that, the log continues in the old file, because a line in a long file is better than no line.
+// turn begins a new file, and removes old ones until Keep are left. If it cannot rename the full file, it
+// goes on with it: a line in a file that is too long is better than no line.
 func (l *file) turn() error {
 	if err := l.f.Close(); err != nil {
 		return err
 	}
 	err := os.Rename(l.o.Name, l.o.Name+"."+l.o.Now().UTC().Format(stampForm))
 	if l.stays = nil; err != nil {
-		if !errors.Is(err, os.ErrNotExist) { // otherwise another program has moved the file away
+		if !errors.Is(err, os.ErrNotExist) { // if it does not exist, another program has moved it away
 			l.stays = err
 		}
 		return l.open()
 	}
-	own := filepath.Clean(l.o.Name) // in the form of the names that Glob returns
+	own := filepath.Clean(l.o.Name) // Glob returns names in this form
 	old, err := filepath.Glob(globbed(own) + ".[0-9]*T*.*")
 	if err == nil {
 		old = slices.DeleteFunc(old, func(name string) bool {
@@ -111,7 +111,7 @@ func (l *file) turn() error {
 	return l.open()
 }
 
-// globbed returns a pattern that matches only the given name.
+// globbed turns a name into a pattern that matches this name alone.
 func globbed(name string) string {
 	var b []byte
 	for _, c := range []byte(name) {

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/server/admin/port"
 )
 
-// HTTP returns a handler that runs `next`. It writes a line for each request that may change something, and
-// for each login that failed.
+// HTTP returns a handler that runs `next` and then writes a line: for each request that may change something,
+// and for each login that failed.
 func (l *Log) HTTP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		login := r.Header.Get("Authorization") != ""
@@ -30,7 +30,7 @@ func (l *Log) HTTP(next http.Handler) http.Handler {
 		user, _, _ := port.Credentials(r)
 		ip, _, _ := net.SplitHostPort(r.RemoteAddr)
 		e := &Event{User: user, IP: ip, Operation: r.Method + " " + r.URL.RequestURI(), Request: asked.String()}
-		if wrong || login && answer.code == http.StatusUnauthorized { // 403 may have other reasons
+		if wrong || login && answer.code == http.StatusUnauthorized { // not 403, which may have other reasons
 			e.Operation, e.Path, e.Request = "login", "", e.Operation
 		} else if !changes {
 			return
@@ -42,11 +42,11 @@ func (l *Log) HTTP(next http.Handler) http.Handler {
 	})
 }
 
-// kept is how many bytes the log looks at: the first bytes of a request's body, and the last bytes of its
-// answer.
+// kept is how many bytes of a request and of its answer are looked at: the first of the body, and the last of
+// the answer.
 const kept = 1 << 10
 
-// copied keeps the beginning of a body.
+// copied copies the first bytes of a body while the handler reads it.
 type copied struct {
 	io.ReadCloser
 	to *bytes.Buffer
@@ -82,6 +82,6 @@ func (a *answer) Write(b []byte) (int, error) {
 
 var withError = regexp.MustCompile(`"error" ?: ?"`)
 
-// failed reports whether the answer contains an error. The answers of commands and jobs have the status 200
-// even if they contain an error.
+// failed reports whether the request has failed. Its answer may have the status 200 and yet contain an error:
+// so answer commands and jobs.
 func (a *answer) failed() bool { return a.code >= http.StatusBadRequest || withError.Match(a.tail) }

@@ -16,14 +16,14 @@ type Event struct {
 	IDs       []jute.ID // the user's identities, in place of User
 	Operation string
 	Path      string // path of the node
-	whole     int    // how many bytes the path has, if Path is only its beginning
+	whole     int    // length of the path, if Path has only its beginning
 	Type      string // type of a created node
 	ACL       string
-	Request   string // an operator's request over HTTP, or the rule that refused a client's request
+	Request   string // the body of an operator's request, or the reason why a client's request was refused
 	Result    string // empty: success
 }
 
-// appendLost appends a line which says how many lines of an address were lost.
+// appendLost appends a line that says how many lines about an address were lost.
 func (l *Log) appendLost(b []byte, addr string, lost int64) []byte {
 	return appendEvent(l.appendTime(b), &Event{User: l.owner, IP: addr, Operation: "linesLost",
 		Request: strconv.FormatInt(lost, 10) + " lines", Result: failure})
@@ -72,12 +72,11 @@ func appendEvent(b []byte, e *Event) []byte {
 // length.
 const maxValue = 1 << 10
 
-// appendClean appends a value without its control characters, which could end a field or a line, or control
-// the terminal of a reader.
+// appendClean appends a value. It leaves out control characters: they could end the field or the line, or
+// control the reader's terminal.
 func appendClean(b []byte, s string) []byte { return appendPart(b, s, len(s)) }
 
-// appendPart is like appendClean, but s may be only the beginning of a value. n is the length of the whole
-// value.
+// appendPart is appendClean for a value of n bytes of which s may be only the beginning.
 func appendPart(b []byte, s string, n int) []byte {
 	if n > maxValue {
 		cut := maxValue
@@ -98,7 +97,7 @@ func appendPart(b []byte, s string, n int) []byte {
 	return b
 }
 
-// appendUsers appends the users that a client has proved to be, and its address.
+// appendUsers appends the names that a client has proved, and its address.
 func appendUsers(b []byte, ids []jute.ID) []byte {
 	begin := len(b)
 	for _, id := range ids {
@@ -106,7 +105,7 @@ func appendUsers(b []byte, ids []jute.ID) []byte {
 		if id.Scheme == "digest" {
 			user, _, _ = strings.Cut(user, ":")
 		}
-		if user == "" || id.Scheme == "super" { // skip super: the digest identity beside it names the same user
+		if user == "" || id.Scheme == "super" { // the super user is also in the list as user:hash: name it once
 			continue
 		}
 		if len(b) > begin {

@@ -2,8 +2,8 @@ package audit
 
 import "time"
 
-// share is how many bytes of lines an address may still cause. It grows by shareRate bytes a second, up to
-// shareMost. So one address cannot displace the lines of others, and takes only a bounded part of the disk.
+// share is how many bytes of lines an address may still cause. It grows by shareRate in a second, up to
+// shareMost. It keeps an address from crowding out the lines about others, and from filling the disk.
 type share struct {
 	left int64
 	at   time.Time
@@ -13,16 +13,16 @@ type share struct {
 const (
 	shareRate = 8 << 20
 	shareMost = 16 << 20
-	// refusedWeight is how many times each byte of a line about a refused request counts, because a refused
-	// request costs its client hardly anything.
+	// refusedWeight is how many times a line about a refused request counts: such a request costs the client
+	// hardly anything.
 	refusedWeight = 16
 
 	sweepEvery = time.Second
 	maxShares  = 10_000
 )
 
-// shareOf returns the present share of an address. It returns nil for the server itself, whose lines are not
-// bounded.
+// shareOf returns the share of an address, as it is now. It returns nil for lines of the server itself, which
+// have no bound.
 func (s *sink) shareOf(addr string, now time.Time) *share {
 	if addr == "" {
 		return nil
@@ -33,7 +33,7 @@ func (s *sink) shareOf(addr string, now time.Time) *share {
 			s.shares = make(map[string]*share)
 		}
 		if len(s.shares) >= maxShares {
-			addr = "others" // while so many addresses write, all further addresses have one share together
+			addr = "others" // too many addresses have a share: all others have one together
 			if sh = s.shares[addr]; sh != nil {
 				sh.fill(now)
 				return sh
@@ -54,7 +54,8 @@ func (sh *share) fill(now time.Time) {
 	}
 }
 
-// sweep adds a line for each address that lost lines, and forgets the addresses whose share is full.
+// sweep writes a line for each address about which lines were lost. It forgets addresses whose share is full
+// again.
 func (s *sink) sweep(now time.Time) {
 	if now.Sub(s.swept) < sweepEvery && !s.closed {
 		return

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// maxWaiting bounds the bytes of lines that wait to be written, and maxBulk bounds the bytes of waiting lines
-// about ends of sessions. If the disk is slow or full, lines beyond these bounds are lost. A request never
-// waits.
+// Bounds on lines that wait to be written, in bytes: maxBulk for lines about ends of sessions, and maxWaiting
+// for all others. Lines beyond them are lost, for example if the disk is full or slow. No request ever waits.
 const (
 	maxWaiting = 4 << 20
 	maxBulk    = 32 << 20
@@ -20,13 +19,13 @@ type sink struct {
 	open func() (io.WriteCloser, error)
 	room func() error // returns an error while nothing may be written; nil: writing is always allowed
 	now  func() time.Time
-	told func(b []byte, addr string, lost int64) []byte // appends a line about lost lines
+	told func(b []byte, addr string, lost int64) []byte // appends a line that says how many lines were lost
 
 	mu      sync.Mutex
 	waiting []byte
 	lines   int64 // how many lines are in `waiting`
 	bulk    []bulk
-	bulked  int // how many bytes the entries of `bulk` take
+	bulked  int // bytes of memory that `bulk` takes
 	shares  map[string]*share
 	swept   time.Time // when sweep() last went through `shares`
 	written int64
@@ -35,13 +34,13 @@ type sink struct {
 	problem error
 	reopen  bool
 
-	outgrows error // why the log exceeds its size limit, although it is written
+	outgrows error // why the file has grown beyond its size limit, although lines are written
 	closed   bool
 	wake     chan struct{}
 	done     chan struct{}
 }
 
-// bulk holds the many lines of one event. The sink formats these lines only when it writes them.
+// bulk is an event that causes many lines. Its lines are made only when they are written.
 type bulk struct {
 	lines int
 	size  int // bytes that the bulk takes in memory
@@ -64,8 +63,8 @@ type stderr struct{}
 func (stderr) Write(b []byte) (int, error) { return os.Stderr.Write(b) }
 func (stderr) Close() error                { return nil }
 
-// add calls put() to append a line to the waiting lines, if there is room and the share of the address is not
-// used up. Each byte of the line counts `weight` times.
+// add calls put(), which appends a line to those that wait. It calls it only if there is room, and if the
+// address has some of its share left. The line's length counts `weight` times.
 func (s *sink) add(addr string, weight int64, put func([]byte) []byte) {
 	now := s.now()
 	s.mu.Lock()
@@ -90,7 +89,7 @@ func (s *sink) add(addr string, weight int64, put func([]byte) []byte) {
 	}
 }
 
-// addBulk keeps a bulk if there is room. The sink writes the bulk after the waiting lines.
+// addBulk keeps a bulk if there is room. Its lines are written after those that wait.
 func (s *sink) addBulk(b bulk) {
 	s.mu.Lock()
 	if s.closed || s.bulked >= maxBulk {
@@ -118,8 +117,8 @@ func (s *sink) kick() {
 // flushAfter is how long the sink collects lines, so that it writes many at once.
 const flushAfter = 5 * time.Millisecond
 
-// run writes the waiting lines until the sink is closed. After an error it opens the log again, so that
-// writing continues when the disk has room.
+// run writes the lines that wait, until the sink is closed. If a write fails, it opens the log again for the
+// next one: the disk may then have room.
 func (s *sink) run(w io.WriteCloser) {
 	defer close(s.done)
 	tick := time.NewTicker(sweepEvery)
@@ -137,7 +136,7 @@ func (s *sink) run(w io.WriteCloser) {
 		s.waiting, s.lines, s.bulk, s.reopen, closed = spare[:0], 0, nil, false, s.closed
 		s.mu.Unlock()
 		if reopen && w != nil {
-			_ = w.Close() // every line has been written or counted as lost
+			_ = w.Close() // an error changes nothing: every line is counted as written or as lost
 			w = nil
 		}
 		if reopen || lines > 0 || len(bulks) == 0 && w == nil {
@@ -166,8 +165,8 @@ func (s *sink) run(w io.WriteCloser) {
 	}
 }
 
-// write writes lines to the log w. If w is nil, it opens the log. It returns the log for the next call. If it
-// returns nil, the next call must open the log.
+// write writes lines to the log w, which it opens if w is nil. It returns the log for the next call, or nil
+// if it must be opened again.
 func (s *sink) write(w io.WriteCloser, batch []byte, lines int64) io.WriteCloser {
 	var err error
 	if w == nil {

@@ -1,3 +1,3 @@
-// Package backup writes backups of a running server's state. It sends a backup over HTTP to a user who may
-// read all data, and writes backups into a directory at intervals.
+// Package backup takes backups of a running server. It sends one over HTTP if the super user asks for it, and
+// writes one into a directory in each interval.
 package backup

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Taker takes a server's backups at intervals. The servers of a cluster take turns: each server has its own
-// moment in the interval.
+// Taker takes a backup of a server in each interval. The servers of a cluster do so at different moments of
+// the interval.
 type Taker struct {
 	Dir      string        // the directory of the backups
 	Interval time.Duration // the time between two backups of this server
@@ -23,21 +23,21 @@ type Taker struct {
 	ID       uint32
 	Cluster  func() string         // the name of this server's cluster; "": the server has not joined it yet
 	Source   func() Source         // returns nil while there is no state
-	Place    func() (rank, of int) // returns this server's turn, and the number of servers that take turns
+	Place    func() (rank, of int) // this server's place among those that take turns, and their number
 	Now      func() time.Time      // the clock
-	Tick     <-chan time.Time      // at each tick Run looks at the clock
+	Tick     <-chan time.Time      // tells Run to check whether a backup is due
 	Log      *slog.Logger
-	// Patience is how long a write may make no progress before the backup fails; default a minute.
+	// Patience is how long the disk may take for a step before the backup fails; default a minute.
 	Patience time.Duration
 
-	// written receives the result of the file that is being written. It is nil if no file is being written.
-	// Only Run's goroutine uses it.
+	// written receives the result when a file is written. It is nil while no file is being written. Only Run's
+	// goroutine uses it.
 	written chan error
 
-	cluster string // the cluster of this Taker's files; empty: the Taker has not looked at the directory yet
+	cluster string // Cluster() once it is known; then Run has looked for earlier backups
 
 	failed time.Time     // when the newest attempt failed
-	pause  time.Duration // time until the next attempt; 0: the newest attempt did not fail
+	pause  time.Duration // time from then to the next attempt; 0: the newest attempt has succeeded
 
 	mu    sync.Mutex // guards the fields below
 	begun time.Time
@@ -47,22 +47,22 @@ type Taker struct {
 // State describes the backups so far.
 type State struct {
 	Last          time.Time     // when the newest backup was taken; zero: there is no backup yet
-	Age           time.Duration // time since the newest backup or, without one, since Run began
+	Age           time.Duration // time since the newest backup or, if there is none, since Run began
 	Taken, Failed int64
 	Err           string    // why the last attempt failed; empty if it succeeded
 	Since         time.Time // when the first attempt after the newest backup failed
 }
 
-// The name of a backup is zlockd-ID-TIME-ZXID-CLUSTER.backup. It contains the cluster because several
-// clusters, with servers of the same id, may share a directory: a server removes only backups of its own
-// cluster. In releases before 0.2 the name has no cluster, but the content has one.
+// A backup's name is zlockd-ID-TIME-ZXID-CLUSTER.backup. A directory may have the backups of several
+// clusters, which may have the same ids of servers. By the cluster in the name, a server knows which are its
+// own and may be removed. Names made before release 0.2 lack the cluster; the content of the file has it.
 const (
 	suffix     = ".backup"
 	unfinished = ".tmp" // follows the suffix while the file is being written
 	nameParts  = 5      // number of parts of a name; hyphens separate them
 )
 
-// stamp returns how the names of all backups of one second begin. Names sort by time.
+// stamp returns the beginning of the name of a backup taken at this time. Names sort by it.
 func (t *Taker) stamp(at time.Time) string {
 	return fmt.Sprintf("zlockd-%d-%s", t.ID, at.UTC().Format("20060102T150405Z"))
 }
@@ -72,14 +72,14 @@ func (t *Taker) name(at time.Time, zxid int64) string {
 	return fmt.Sprintf("%s-%016x-%s%s", t.stamp(at), zxid, t.cluster, suffix)
 }
 
-// ours reports whether a file belongs to this server's cluster. The caller knows already, from the name, that
-// the file is a backup of a server with this server's id.
+// ours reports whether a file is a backup of this server's cluster. The caller has already found this
+// server's id in the file's name.
 func (t *Taker) ours(e os.DirEntry) bool {
 	bare := strings.TrimSuffix(strings.TrimSuffix(e.Name(), unfinished), suffix)
 	if parts := strings.SplitN(bare, "-", nameParts); len(parts) == nameParts {
 		return parts[nameParts-1] == t.cluster
 	}
-	if !e.Type().IsRegular() { // reading a pipe would not end
+	if !e.Type().IsRegular() { // do not open a pipe: the read could block forever
 		return false
 	}
 	f, err := os.Open(filepath.Join(t.Dir, e.Name()))
@@ -91,8 +91,8 @@ func (t *Taker) ours(e os.DirEntry) bool {
 	return err == nil && cluster == t.cluster
 }
 
-// files returns the sorted names of this server's files that have the suffix `end`. It also returns how many
-// such files have this server's id but belong to other clusters.
+// files returns the names of this server's files with the suffix `end`, sorted. `others` is the number of
+// such files that have this server's id and another cluster.
 func (t *Taker) files(end string) (names []string, others int) {
 	entries, err := os.ReadDir(t.Dir)
 	if err != nil {
@@ -111,9 +111,9 @@ func (t *Taker) files(end string) (names []string, others int) {
 	return names, others
 }
 
-// list() returns this server's backups, oldest first, and how many backups belong to other clusters. Backups
-// with a future time were taken while the clock was ahead, so list() puts them before the others. If they
-// counted as the newest, prune() would remove each new backup at once.
+// list() returns this server's backups, the oldest first, and the number of backups of other clusters. A
+// backup whose time is in the future was taken while the clock was ahead. It counts as the oldest: as the
+// newest, it would make prune() remove each new backup at once.
 func (t *Taker) list(now time.Time) (names []string, others int) {
 	names, others = t.files(suffix)
 	behind := t.stamp(now.Add(time.Second))

@@ -17,13 +17,13 @@ import (
 // Source gives a backup access to the state.
 type Source interface {
 	Backup(context.Context) (*apply.Backup, error)
-	// Current waits until the state contains every change that any server had confirmed before the call. It
-	// needs the answer of a majority.
+	// Current waits until the state has every change that any server had acknowledged before the call. To know
+	// that, it needs a majority.
 	Current(context.Context) error
 }
 
-// Handler answers GET /commands/snapshot, like ZooKeeper 3.9. The answer is the state as a ZooKeeper snapshot
-// or, with format=zlockd, as a backup.
+// Handler answers GET /commands/snapshot, as ZooKeeper 3.9 does. It sends the state as a snapshot of
+// ZooKeeper, or as a backup if the request has format=zlockd.
 type Handler struct {
 	Source func() Source // returns nil while there is no state
 	// Authorize checks whether a user may read all data.
@@ -32,8 +32,8 @@ type Handler struct {
 }
 
 const (
-	waitLimit = 10 * time.Second // how long a request waits for a snapshot under way
-	leastTime = 10 * time.Second // how long any transfer may take; port.Paced gives a long one more time
+	waitLimit = 10 * time.Second // how long a request waits while the server takes a snapshot
+	leastTime = 10 * time.Second // time that the client has in any case; port.Paced adds more for a long backup
 )
 
 // ServeHTTP implements http.Handler.
@@ -47,13 +47,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer b.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("last_zxid", fmt.Sprintf("0x%x", b.Zxid))
-	// While a backup is under way, a change must copy data that the backup has not written yet, and the
-	// server takes no snapshot. So a slow client gets a deadline.
+	// A slow client must not keep the backup from its end: until then the server takes no snapshot, and each
+	// change first copies data that the backup still needs.
 	out := &port.Paced{Writer: w, Deadline: http.NewResponseController(w).SetWriteDeadline,
 		End: time.Now().Add(leastTime)}
 	if err := write(out, b, format); err != nil {
 		h.Log.Warn("backup not sent", "to", r.RemoteAddr, "err", err)
-		panic(http.ErrAbortHandler) // so that the client notices that the answer is not complete
+		panic(http.ErrAbortHandler) // breaks the connection: the client must not take the part for the whole
 	}
 }
 
@@ -78,7 +78,7 @@ func (h *Handler) backup(r *http.Request, format string) (*apply.Backup, *port.R
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), waitLimit)
 	defer cancel()
-	// A backup of an old state would look like a new backup, because of its date.
+	// Without this an old state could get into a backup with a new date.
 	if err := source.Current(ctx); err != nil {
 		return nil, port.Refuse(http.StatusServiceUnavailable, "%v; ask a server that serves clients, or "+
 			"stop this one and use its data directory (zlockd export, zlockd recover)", err)
@@ -102,7 +102,7 @@ func write(w io.Writer, b *apply.Backup, format string) error {
 		to.CloseWithError(b.Write(to))
 	}()
 	err := offline.ToZooKeeper(w, from, b.ACLs)
-	from.CloseWithError(io.ErrClosedPipe) // ends the writer, if it has not written everything
-	<-written                             // the writer uses the state until it ends
+	from.CloseWithError(io.ErrClosedPipe) // makes the writer end if ToZooKeeper has not read everything
+	<-written                             // the caller may release the state only after that
 	return err
 }

@@ -27,11 +27,11 @@ type Target interface {
 	Room(bytes int64) error
 }
 
-// Restorer answers POST /commands/restore. The body is a backup, which replaces the state of the whole
-// cluster.
+// Restorer answers POST /commands/restore. The request has a backup, which takes the place of the whole
+// cluster's state.
 type Restorer struct {
 	Target func() Target // returns nil while there is no state
-	// Dir is the directory for the backup until the backup has been checked.
+	// Dir is a directory with room for the backup, which is received and checked before it is used.
 	Dir string
 	// Authorize checks whether a user may replace all data.
 	Authorize port.Super
@@ -47,8 +47,8 @@ type restoreAnswer struct {
 	Error    *string `json:"error"`
 	Zxid     string  `json:"last_zxid,omitempty"`
 	Nodes    int     `json:"nodes"`
-	Sessions int     `json:"sessions"` // how many sessions were kept
-	Ended    int     `json:"ended"`    // how many sessions of the former state were ended
+	Sessions int     `json:"sessions"` // how many sessions live on
+	Ended    int     `json:"ended"`    // how many sessions of the replaced state have ended
 }
 
 // ServeHTTP implements http.Handler.
@@ -63,7 +63,7 @@ func (h *Restorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	// If the client has disconnected, it needs no answer.
+	// Ignore the error: then the client is gone, and needs no answer.
 	_ = json.NewEncoder(w).Encode(a)
 }
 
@@ -85,7 +85,7 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	}
 	defer h.busy.Unlock()
 	c := http.NewResponseController(w)
-	_ = c.SetWriteDeadline(time.Time{}) // fails if the writer has no deadlines, as in tests
+	_ = c.SetWriteDeadline(time.Time{}) // ignore the error: only a test's writer has no deadlines
 	f, size, code, err := h.receive(target, &port.Paced{Reader: r.Body, Deadline: c.SetReadDeadline,
 		End: time.Now().Add(leastTime)})
 	if err != nil {
@@ -116,8 +116,8 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 // spoolStep is how many bytes receive() writes before it checks again that the disk has room.
 const spoolStep = 4 << 20
 
-// receive writes a backup into a file without a name, so that the file disappears even if the process
-// crashes.
+// receive writes a backup into a file that has no name any longer. So the file is gone when the process ends,
+// even by a crash.
 func (h *Restorer) receive(target Target, body io.Reader) (f *os.File, size int64, code int, err error) {
 	if err := target.Room(spoolStep); err != nil {
 		return nil, 0, http.StatusInsufficientStorage, err
@@ -148,7 +148,7 @@ func (h *Restorer) receive(target Target, body io.Reader) (f *os.File, size int6
 	}
 }
 
-// check reads the whole backup.
+// check reads the whole backup, to see that it is one and is not damaged.
 func check(f *io.SectionReader, target Target) error {
 	head := make([]byte, 16)
 	n, _ := f.ReadAt(head, 0)

@@ -25,8 +25,8 @@ func (t *Taker) State() State {
 	return s
 }
 
-// Notice returns a notice if the last attempt failed, or if the newest backup is older than two intervals.
-// Otherwise it returns "".
+// Notice returns a notice if the newest attempt has failed, or if the newest backup is older than two
+// intervals.
 func (t *Taker) Notice() string {
 	s := t.State()
 	newest := "there is none yet"
@@ -50,7 +50,7 @@ func (t *Taker) Run(ctx context.Context) {
 	t.begun = t.Now()
 	t.mu.Unlock()
 	done := t.slot(time.Time{})
-	told := done // the last interval for which Run logged that the server was not current
+	told := done // the interval in which the log was last told that the server is not current
 	for {
 		now := t.Now()
 		if t.cluster == "" && t.Cluster() != "" {
@@ -76,16 +76,16 @@ func (t *Taker) Run(ctx context.Context) {
 	}
 }
 
-// current() returns an error if this server was removed or has no leader, because its state may then be older
-// than the cluster's. A backup of an old state would have a new date, and would displace good backups. Run()
-// calls current() again at each tick.
+// current() returns an error if the server may have an old state: it was removed, or has no leader. An old
+// state in a backup with a new date would take the place of a good backup. After an error, Run() tries again
+// at the next tick.
 func (t *Taker) current(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return t.Source().Current(ctx)
 }
 
-// missed records and logs why there is no backup.
+// missed records that there is no backup now, and logs why.
 func (t *Taker) missed(now time.Time, err error) {
 	t.mu.Lock()
 	if t.news.Err == "" {
@@ -97,12 +97,12 @@ func (t *Taker) missed(now time.Time, err error) {
 	t.Log.Error("no backup taken", "dir", t.Dir, "err", err)
 }
 
-// firstPause is the time from a failed attempt to the next one. Each further pause is twice as long, up to
-// the interval.
+// firstPause is the pause after an attempt that has failed. After each further failure the pause is twice as
+// long, at most an interval.
 const firstPause = time.Minute
 
-// due() reports whether the pause after a failed attempt is over. If the clock was set back, the pause is
-// over too.
+// due() reports whether the pause after a failure is over. It also ends when the clock is set back to before
+// the failure.
 func (t *Taker) due(now time.Time) bool {
 	return now.Sub(t.failed) >= t.pause || now.Before(t.failed)
 }
@@ -131,8 +131,8 @@ func (t *Taker) look(now time.Time) {
 	}
 }
 
-// slot returns the number of the interval that contains a time. The intervals of each server begin at a
-// different moment.
+// slot returns the number of the interval that a time is in. The intervals of each server begin at another
+// moment.
 func (t *Taker) slot(at time.Time) int64 {
 	if at.IsZero() {
 		return -1
@@ -165,8 +165,8 @@ func (t *Taker) take(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// backup() writes a file. The file appears under its name only when it is whole. While the backup is written,
-// the server takes no snapshot and its log grows. So backup() does not wait for a disk that hangs.
+// backup() writes a backup into a file. The file gets its final name only when it is complete. While a backup
+// is written, the server takes no snapshot, so its log grows. So backup() gives up if the disk hangs.
 func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 	if t.written != nil {
 		select {
@@ -206,7 +206,7 @@ func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 		err = ctx.Err()
 		select {
 		case <-t.written: //nolint:errcheck // writeFile has removed its file
-		case <-time.After(time.Second): // if the file is not removed in this time, the next start removes it
+		case <-time.After(time.Second): // do not wait longer: the next start removes the unfinished file
 		}
 	}
 	return file, err

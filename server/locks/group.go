@@ -9,18 +9,18 @@ import (
 // is the number of all.
 const ShownPerLock = 1000
 
-// group holds the ephemeral children of one directory. If there are very many, it holds the first ones.
+// group has the contenders in one directory: of very many, only those that come first.
 type group struct {
 	turns.Dir
-	bound   int32 // the number of the last node in Nodes; valid if Cut and `bounded` are true
+	bound   int32 // number of the last contender that the group keeps; valid if Cut and `bounded` are true
 	bounded bool
 }
 
-// add keeps a contender, unless the group already has enough contenders that come before it.
+// add adds a contender to the group. It does not keep it if the group already has enough that come before it.
 func (g *group) add(e *recipe.Node, by *turns.Sorter) {
 	g.Total++
 	if g.bounded {
-		// Most contenders of a large group come after those that are shown: drop them at once.
+		// Only the first contenders are kept. If this one's number is behind those, drop it without more work.
 		if name := e.Name; len(name) > 10 {
 			if seq, ok := recipe.ParseSeq(name[len(name)-10:]); ok && recipe.Before(g.bound, seq) {
 				return

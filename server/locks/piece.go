@@ -9,24 +9,25 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// pieceSize is how many nodes a scan reads under one hold of the state lock, which takes some ten
-// microseconds. The cost of a directory counts as nodes too, so long paths make pieces shorter.
+// pieceSize is how many nodes a scan reads while it holds the state lock once, some ten microseconds.
+// Directories count as nodes according to the length of their paths.
 const pieceSize = 256
 
-// childrenAtOnce is how many nodes an At reads under one hold of the state lock; an At looks at one lock. It
-// reads a small directory under one hold, so that the result was true at one moment.
+// childrenAtOnce is how many nodes an At, which looks at one lock, reads while it holds the state lock once.
+// A small directory is read at once, so that the result is true for one moment.
 const childrenAtOnce = 4 * pieceSize
 
-// piece holds the nodes read under one hold of the state lock. Its memory is allocated before the hold. An
-// allocation may have to help the garbage collector or wait for it, and every write would wait too.
+// piece is for the nodes that are read while the state lock is held once. Its memory is allocated before:
+// during the hold, an allocation could have to wait for the garbage collector, and every write would wait,
+// too.
 type piece struct {
 	nodes []met
 	dirs  []dir
 	paths []byte
 }
 
-// met is a contender that the scan has read. It belongs to a group that already exists, or to a directory of
-// the piece.
+// met is a contender that was read. It belongs to the group `in` or, if that is nil, to a directory of the
+// piece, for which there is no group yet.
 type met struct {
 	in *group
 	at int // the directory's index in `dirs`; used only if the field `in` is nil
@@ -39,11 +40,10 @@ type dir struct {
 	from, to int // the directory's path is paths[from:to]
 	data     string
 	next     int32
-	// `part` is the role that the directory may have in a semaphore. `semData` is the data of the semaphore's
-	// node.
+	// part is what the directory may be in a semaphore; semData is then the data of the semaphore's node.
 	part    turns.Part
 	hidden  bool // not every client may list the children of the directory
-	kazoo   bool // the name is one that kazoo uses
+	kazoo   bool // has one of the names that kazoo gives a directory
 	semData string
 }
 
@@ -51,11 +51,11 @@ func newPiece(nodes, dirs, paths int) *piece {
 	return &piece{nodes: make([]met, 0, nodes), dirs: make([]dir, 0, dirs), paths: make([]byte, 0, paths)}
 }
 
-// pathBytes is how many bytes of a directory's path cost as much as a node.
+// pathBytes is how many bytes of a directory's path count as one node.
 const pathBytes = 8
 
-// clear drops the nodes of the piece. Otherwise the piece would keep memory in use after the tree has dropped
-// the nodes. It is called without the state lock.
+// clear drops the nodes of the piece, so that their memory can be freed if the tree drops them, too. It is
+// called without the state lock.
 func (p *piece) clear() {
 	clear(p.nodes)
 	clear(p.dirs)
@@ -64,8 +64,8 @@ func (p *piece) clear() {
 
 var anyone = []jute.ID{jute.WorldAnyone[0].ID}
 
-// node records a contender of a group. If the parameter `in` is nil, the contender belongs to the directory
-// with the index `at`.
+// node records a contender. It belongs to the group `in` or, if that is nil, to the directory with the index
+// `at`.
 func (p *piece) node(n tree.Ref, in *group, at int) {
 	st := n.Stat()
 	data, allowed := n.Data(anyone)
@@ -111,7 +111,7 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 	return len(p.dirs) - 1, 1 + (d.to-d.from)/pathBytes
 }
 
-// group makes a group from the directory with the index `at`. It is called without the state lock.
+// group makes a group for the directory with the index `at`. It is called without the state lock.
 func (p *piece) group(at int) *group {
 	d := &p.dirs[at]
 	g := &group{Dir: turns.Dir{Path: string(p.paths[d.from:d.to]), Data: d.data, Next: d.next,

@@ -11,14 +11,14 @@ import (
 
 // Bounds on the memory of a scan.
 const (
-	// contenders of one scan; they take some 100 MiB, and their names share the tree's memory
+	// how many contenders a scan keeps; they take some 100 MiB, and share the memory of their names with the
+	// tree
 	maxKept  = 250_000
 	maxPaths = 16 << 20 // bytes of the paths of directories, which the scan copies
 )
 
-// Scan collects all locks of a tree. The caller calls Step under the read lock, again and again, until it
-// returns false. After each Step it calls Rest without the lock. At the end it calls Locks once, without the
-// lock.
+// Scan finds all locks of a tree. The caller calls Step under the read lock until it returns false, and Rest
+// without the lock after each Step. In the end it calls Locks, without the lock.
 type Scan struct {
 	walk   tree.EphemeralWalk
 	piece  *piece
@@ -28,8 +28,7 @@ type Scan struct {
 	paths  int // how many bytes of paths the scan can still keep
 	sorter turns.Sorter
 
-	// Total is the number of ephemeral nodes in the tree. Truncated says that the scan could not keep all of
-	// them.
+	// Total counts all ephemeral nodes of the tree. Truncated says that the scan could not keep all of them.
 	Total     int
 	Truncated bool
 }
@@ -58,7 +57,7 @@ func (s *Scan) Rest() {
 	fresh := len(s.order)
 	for at := range p.dirs {
 		if (s.room <= 0 || s.paths <= 0) && fresh > 0 {
-			break // the scan keeps no contenders of further directories
+			break // the memory is used up: the contenders of the other directories only count
 		}
 		g := p.group(at)
 		s.paths -= len(g.Path)
@@ -76,7 +75,7 @@ func (s *Scan) Rest() {
 	p.clear()
 }
 
-// meet adds a contender to its group. The group is nil if the scan does not keep the contender's directory.
+// meet adds a contender to its group. g is nil if the memory was used up before its directory came.
 func (s *Scan) meet(g *group, e *recipe.Node) {
 	s.Total++
 	if s.room <= 0 || g == nil {
@@ -107,12 +106,12 @@ func dirsOf(groups []*group) []*turns.Dir {
 	return dirs
 }
 
-// At reads the lock at one path, in pieces like Scan.
+// At finds the lock at one path. It has steps like a Scan.
 type At struct {
 	path   string
 	parts  []string // the directories that may belong to the lock
 	walks  []tree.ChildWalk
-	dirs   []tree.Ref // nil if there is nothing to read
+	dirs   []tree.Ref // those of `parts` that exist; nil: there is nothing to read
 	groups []*group
 	piece  *piece
 	sorter turns.Sorter
@@ -178,7 +177,7 @@ func (a *At) begin(t *tree.Tree) {
 			return
 		case !ok:
 		case i == 0 && n.Session() != 0:
-			// An ephemeral node at the path may itself be the lock.
+			// The path names an ephemeral node. That is a lock with this node as its holder.
 			at, _ := a.piece.dir(t, n.Parent())
 			a.piece.node(n, nil, at)
 			return
@@ -214,8 +213,8 @@ func (a *At) other(n tree.Ref) {
 	}
 }
 
-// Lock returns the lock, and whether the path has a node at all. If the path is not a lock, the kind is
-// Unknown and there are no contenders.
+// Lock returns the lock, and whether its node exists. If the node is no lock, the kind is Unknown, and there
+// are no contenders.
 func (a *At) Lock(w turns.Watches) (recipe.Queue, bool) {
 	none := recipe.Queue{Lock: recipe.Lock{Path: a.path, Kind: recipe.KindUnknown}}
 	if a.gone {

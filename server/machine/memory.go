@@ -15,8 +15,8 @@ import (
 	"sync"
 )
 
-// memory returns three sizes from the Go runtime: how many bytes it holds unused, its limit, and how many
-// bytes it holds in all.
+// memory returns what Go's runtime says of its memory: how many bytes are unused, the limit, and how many
+// bytes it has in all.
 func memory() (free, limit, total uint64) {
 	total = RuntimeValue("/memory/classes/total:bytes") - RuntimeValue("/memory/classes/heap/released:bytes")
 	return RuntimeValue("/memory/classes/heap/free:bytes"), UsableMemory(), total
@@ -29,8 +29,8 @@ func RuntimeValue(name string) uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// UsableMemory returns how many bytes of memory this process may use: the least limit of GOMEMLIMIT, its
-// control groups and the machine. It returns 0 where no limit is known.
+// UsableMemory returns how much memory this process may use: the least of GOMEMLIMIT, the limits of its
+// control groups, and the machine's memory. It returns 0 if none is known.
 var UsableMemory = sync.OnceValue(func() uint64 {
 	most := machineMemory()
 	for _, l := range []uint64{uint64(debug.SetMemoryLimit(-1)), groupMemory("/")} {
@@ -41,8 +41,8 @@ var UsableMemory = sync.OnceValue(func() uint64 {
 	return most
 })
 
-// groupMemory returns the least memory limit of the control groups of this process, or MaxUint64 if they have
-// no limit. It looks for their files below root.
+// groupMemory returns the least memory limit of the control groups that this process is in, or MaxUint64
+// without a limit. It looks for their files below root.
 func groupMemory(root string) uint64 {
 	least := uint64(math.MaxUint64)
 	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))

@@ -10,9 +10,8 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Environment returns the list that `envi` shows of this process. ZooKeeper's keys come first, in
-// ZooKeeper's order; the keys of a Java runtime are empty. The keys of Go are at the end. The list contains
-// no environment variable and no argument of the process.
+// Environment returns what `envi` shows. ZooKeeper's keys come first, in its order; those about Java have no
+// value. Keys about Go follow. No environment variable and no argument of the process is in the list.
 func Environment() []report.Pair {
 	const none = "<NA>"
 	host, err := os.Hostname()
