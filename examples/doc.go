@@ -1,2 +1,3 @@
-// Package examples holds parts for other programs, and the tests that run them.
+// Package examples tests the examples of this directory, such as actions for CI systems and a module for
+// Python.
 package examples

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Errors of a Decoder. Both mean that the input is not the record that was expected; a server then answers
-// MARSHALLINGERROR.
+// Errors of a Decoder. Both mean that the input is not the expected record. A server answers such a request
+// with MARSHALLINGERROR.
 var (
 	ErrShort  = errors.New("jute: record is cut short")
 	ErrLength = errors.New("jute: impossible length")

@@ -6,8 +6,8 @@ import (
 	"unicode/utf16"
 )
 
-// ZooKeeper keeps some lists in Java's hash sets, and clients print them in the order of such a set. That is
-// the order of the buckets, which depends only on the elements and the size of the table.
+// ZooKeeper keeps some lists in Java's hash sets, and clients print them in the order of the buckets. This
+// order depends only on the elements and on the number of buckets.
 
 // JavaHash is Java's String.hashCode.
 func JavaHash(s string) int32 {

@@ -307,7 +307,7 @@ func TestListsOfACLs(t *testing.T) {
 	for _, x := range []struct {
 		name string
 		in   []byte
-		n    int // -1: null
+		n    int // the length of the list; -1: the list is null or the input is damaged
 		null bool
 		err  error
 	}{

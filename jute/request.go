@@ -25,7 +25,7 @@ type ConnectRequest struct {
 	SessionID       int64 // 0: the client asks for a new session
 	Password        []byte
 	ReadOnly        bool
-	HasReadOnly     bool // old clients omit the byte, and their answer must omit it too
+	HasReadOnly     bool // old clients leave this byte out, and need an answer without it
 }
 
 // DecodeConnectRequest reads the first frame of a connection.

@@ -31,9 +31,9 @@ type Stat struct {
 	Mzxid          int64 // zxid of the last setData, or of the create
 	Ctime          int64 // time of the create, ms since 1970
 	Mtime          int64 // time of the last setData, or of the create
-	Version        int32 // how many setData there were
-	Cversion       int32 // how many changes of children there were
-	Aversion       int32 // how many setACL there were
+	Version        int32 // number of setData so far
+	Cversion       int32 // number of creates and deletes of children so far
+	Aversion       int32 // number of setACL so far
 	EphemeralOwner int64 // the session; 0: the node is not ephemeral
 	DataLength     int32
 	NumChildren    int32

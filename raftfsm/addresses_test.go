@@ -33,7 +33,7 @@ func (c *trio) movedTo(id int, peers map[uint32]string) {
 	c.start(id)
 }
 
-// at() returns the address of a member in the log, as one server knows it.
+// at() returns the address of the member `of`, as it is in the log of server `id`.
 func (c *trio) at(id int, of uint32) string {
 	for _, s := range c.nodes[id].raft.Servers() {
 		if peer.ParseID(s.ID) == of {
@@ -64,7 +64,7 @@ func TestServerAtANewAddressCatchesUp(t *testing.T) {
 			eventually(t, "all know", func() bool { return c.at(id, uint32(moved)) == peers[uint32(moved)] })
 		}
 		expect.That(t, c.has(moved, "/while"), "it serves without what it missed")
-		// The log has the new address now. So it counts even when the other servers start with their old
+		// The log has the new address now. The other servers use it, even if they start with their old
 		// --peers.
 		stop(t, c.nodes[here])
 		c.start(here)
@@ -248,12 +248,12 @@ func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 	expect.Equal(t, len(c.nodes[c.mustLead()].raft.Servers()), 3, "members afterwards")
 }
 
-// The steps of reconfig work: a member loses its vote and gets it back, a server that may be down gets a vote
-// at once, and a leader gives leadership to another server before it loses its vote.
+// The steps of reconfig work. A member loses its vote and gets it back. A server gets a vote at once,
+// although it may be down. A leader hands over before it loses its vote.
 func TestVotesAreTakenAndGiven(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
-	// A step is repeated until it succeeds: on a busy machine the leader may change on the way.
+	// On a busy machine the leader may change during a step, so a step is repeated until it succeeds.
 	step := func(asked int, change change.Change, want string) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("%s %d", change.Op, change.ID), func() bool {
@@ -287,13 +287,13 @@ func TestVotesAreTakenAndGiven(t *testing.T) {
 	}
 }
 
-// A server probes another server at once if the latter reports an address that differs from the one in the
-// log. A report from another directory, or from the probing server itself, does not count.
+// If a server reports an address that is not the one in the log, other servers probe it there at once. A
+// report from another data directory, or of the probing server itself, does not count.
 func TestNewAddressesAreNews(t *testing.T) {
 	t.Parallel()
 	n := newTrio(t, true, nil).nodes[1]
 	eventually(t, "the other is known", func() bool { return n.up.Load() && n.incarnationOf(2) != "" })
-	a := newAddresses(n) // not n.addresses: its watch() would receive the news
+	a := newAddresses(n) // not n.addresses, whose watch() would take the news away
 	incarnation, at := n.incarnationOf(2), a.of(2)
 	for i, c := range []struct {
 		g    peer.Greeting
@@ -317,7 +317,7 @@ func TestNewAddressesAreNews(t *testing.T) {
 	}
 }
 
-// A server that was found at another address is called there until a configuration names another address.
+// If a server was found at another address, it is called there until a configuration names a new address.
 func TestServersThatAreFoundElsewhere(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -396,8 +396,8 @@ func TestAddressesThatMembersReach(t *testing.T) {
 	})
 }
 
-// If the newer configuration of another server lacks this server, this server notes that it was removed. If
-// the newer configuration has this server, this server notes that it was not removed.
+// Another server has a newer configuration. If this server is not in it, this server notes that it was
+// removed. If it is, it notes that it was not removed.
 func TestServerHearsThatItWasRemoved(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -407,7 +407,7 @@ func TestServerHearsThatItWasRemoved(t *testing.T) {
 	for _, x := range []struct {
 		config  uint64 // the configuration that this server has
 		as      uint32 // the id under which this server asks
-		removed uint64 // Node.removed before the test; `want`: after the test
+		removed uint64 // value of Node.removed before the question; `want`: the value after it
 		want    uint64
 	}{
 		{config, 1, 0, 0}, {config - 1, 1, 7, 0}, {config, 1, 7, 7}, {config, 9, 0, 0}, {config - 1, 9, 0, config},
@@ -425,7 +425,8 @@ func TestServerHearsThatItWasRemoved(t *testing.T) {
 		expect.Equal(t, n.removed.Load(), x.want, "%+v", x)
 		expect.Equal(t, n.addresses.said[2], at)
 		n.addresses.find(2, "log:1", x.config, []string{must.Refused(t)})
-		n.addresses.find(3, "log:1", x.config, []string{at}) // server 2 answers there, not server 3
+		// At this address server 2 answers, so server 3 was not found.
+		n.addresses.find(3, "log:1", x.config, []string{at})
 		expect.Equal(t, len(n.addresses.moved), 1, "servers that were found")
 		expect.Has(t, n.addresses.refused[3], "this is server 2, not 3")
 	}

@@ -43,9 +43,9 @@ func (c *trio) has(id int, path string) (ok bool) {
 	return ok
 }
 
-// Two of three servers have a write. One of them loses its disk, and the other one is stopped. The two
-// servers that run now lack the write, so they do not form a majority. The documented repair brings all three
-// back.
+// A write is on two of three servers. One of them loses its disk, and the other one is stopped. The two
+// servers that run now both lack the write, so they must not form a majority. The documented repair brings
+// all three back.
 func TestR6LostDiskDoesNotVote(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -93,7 +93,7 @@ func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
 		o.TrailingLogs = 1
-		o.LogStore = "bolt" // the segmented log serves cut entries until it deletes their segment
+		o.LogStore = "bolt" // with the segmented log the leader might send the cut entries, not a snapshot
 	})
 	away := c.leader()%3 + 1
 	stop(t, c.nodes[away])
@@ -146,7 +146,8 @@ func TestG10SessionHeardByAFollowerOutlivesTheLeader(t *testing.T) {
 	}
 }
 
-// A message may be lost if its link breaks right after it. So the next link reports all sessions again.
+// If a link breaks right after a message, the message may be lost. So the next link reports all sessions
+// again.
 func TestG10NewLinkTellsOfAllSessions(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()
@@ -291,8 +292,8 @@ func TestRemovedServerStopsByItself(t *testing.T) {
 	eventually(t, "it serves again", c.seen[gone].serving.Load)
 }
 
-// A server that was removed while it was away hears of that from other servers. Once it is a member again,
-// its status no longer advises the operator to stop it, whether it knows a leader or not.
+// A server was removed while it was away, and hears of this from other servers. When it is a member again,
+// its status no longer advises the operator to stop it, with or without a leader.
 func TestServerAddedAgainIsNotTakenForARemovedOne(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, brisk)
@@ -325,8 +326,8 @@ func (c *trio) change(by int, op change.Op, id uint32) {
 	})
 }
 
-// A server was cut off, removed and added again, and has not heard of its removal. It gets a snapshot that
-// does not contain its stream. It serves clients only after it has opened another stream.
+// A server is cut off, removed and added again, and has not heard of its removal. It gets a snapshot without
+// its stream. So it must open another stream before it serves clients.
 func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()
@@ -334,7 +335,7 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 		brisk(o)
 		net.tune(o)
 		o.TrailingLogs = 1
-		o.LogStore = "bolt" // the segmented log serves cut entries until it deletes their segment
+		o.LogStore = "bolt" // with the segmented log the leader might send the cut entries, not a snapshot
 	})
 	lead := c.mustLead()
 	gone := uint32(lead%3 + 1)
@@ -359,13 +360,13 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	c.create(int(gone), "/served")
 }
 
-// If a byte of a snapshot rots on the leader's disk, a server that needs this snapshot neither ends nor
-// starts from it. The leader writes another snapshot from the state in its memory.
+// A byte of a snapshot rots on the leader's disk. A server that needs this snapshot must not end, and must
+// not start from it. The leader writes another snapshot from the state in its memory.
 func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
 		o.TrailingLogs = 1
-		o.LogStore = "bolt" // the segmented log serves cut entries until it deletes their segment
+		o.LogStore = "bolt" // with the segmented log the leader might send the cut entries, not a snapshot
 	})
 	lead := c.mustLead()
 	away := lead%3 + 1
@@ -411,8 +412,8 @@ func spoil(t *testing.T, name string) {
 	must.Get(f.WriteAt(b[:], info.Size()/2))(t)
 }
 
-// If a server's link to the leader is refused, but other servers have their links, the server does not depose
-// the leader, even if these other servers do not answer, as on a busy machine.
+// If only one server's link to the leader is refused, that server does not depose the leader. It does not do
+// so even if the other servers, whose links work, are too busy to answer its questions.
 func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"the third server answers": false,
@@ -420,8 +421,8 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			net := newCutNet()
-			// The heartbeats of the trio are so long that a server stands for election only if its link is refused,
-			// however slow the machine is.
+			// The trio has long heartbeats. So even on a slow machine a server stands for election only if
+			// its link is refused.
 			c := newTrio(t, false, net.tune)
 			lead := uint32(c.mustLead())
 			cut, other := lead%3+1, (lead+1)%3+1

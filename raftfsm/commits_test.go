@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// If a follower sends requests that the leader cannot read, the leader ends the link, and the follower sends
-// the requests again over another link. Otherwise the requests would be lost.
+// If a follower sends requests that the leader cannot read, the leader ends the link. The follower then sends
+// the requests again over another link. Otherwise they would be lost.
 func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 	t.Parallel()
 	n, _ := start(t, Options{})
@@ -71,8 +71,8 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 	expect.Equal(t, len(n.leader.Term().Far()), 0, "links that ended are still there")
 }
 
-// While a leader stands still, it reads nothing, but its links do not break. When another server leads, the
-// servers with these links send their requests to the new leader.
+// A leader that stands still reads nothing, but its links do not break. When another server is elected, the
+// followers leave these links, and send their requests to the new leader.
 func TestLinkThatTakesNoMoreEndsWithTheLeadership(t *testing.T) {
 	t.Parallel()
 	var still stillNet

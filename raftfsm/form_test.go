@@ -93,7 +93,7 @@ func TestClusterFormsWithObservers(t *testing.T) {
 }
 
 // A server that is cut off must send its clients away before their sessions can end. So the heartbeat timeout
-// has an upper limit. Shorter sessions do not lower the default timeout.
+// must not be too long for the sessions' timeout. The default heartbeat timeout fits any sessions.
 func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -116,8 +116,8 @@ func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
 	}
 }
 
-// A replaced server admits its own calls before it has read the log entry that names its new directory,
-// because its raft asks itself for a vote.
+// A replaced server's raft asks the server itself for a vote. So the server admits its own calls even before
+// it has read the log entry that names its new directory.
 func TestReplacedServerKnowsItself(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -134,8 +134,8 @@ func TestReplacedServerKnowsItself(t *testing.T) {
 	expect.That(t, host{n}.Admit(peer.Raft, g) != nil, "a server with another directory is let in")
 }
 
-// A replaced server may lead before the other servers have read of the replacement. Each of them admits the
-// newer directory, and refuses an older one.
+// A replaced server may lead before the other servers have read the log entry of the replacement. They admit
+// its new directory all the same, and refuse an older one.
 func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)

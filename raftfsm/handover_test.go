@@ -62,8 +62,8 @@ func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	must.That(t, (<-w.ch).Unknown, "the outcome is known")
 }
 
-// If a server still takes a restarted server for the leader, the restarted server says that it does not
-// lead. In this test the heartbeat timeout is so long that no server notices this by itself.
+// A server may still take a restarted server for the leader. The restarted server then says that it does not
+// lead. The heartbeat timeout of this test is so long that the server would not notice this by itself.
 func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
@@ -116,9 +116,9 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 		}
 	}
 	stuck := func() bool { return strings.Contains(log.String(), "raft does not complete the hand-over") }
-	for try := 1; !stuck(); try++ { // on a busy machine the replicator may be free again
+	for try := 1; !stuck(); try++ { // tried again, because on a busy machine the replicator may not be stuck
 		must.That(t, try < 10, "it is not stuck")
-		for range 2 { // the second attempt waits until the first was noticed
+		for range 2 { // raft takes the second hand-over when it has noticed that the first one failed
 			eventually(t, "an attempt fails", func() bool {
 				err := one.raft.LeadershipTransferToServer(peer.ServerID(three.id), raft.ServerAddress(addr)).Error()
 				return err != nil && err != raft.ErrLeadershipTransferInProgress
@@ -301,8 +301,8 @@ func (c *trio) knows(witness, id int, starts uint64) {
 	})
 }
 
-// An operator puts back an old copy of a data directory, although the server has acknowledged more since the
-// copy was made. If another server that knows of the newer directory runs, the start is refused at once.
+// An operator puts back an old copy of a data directory, although the server has acknowledged more since
+// then. If another server that knows this runs, the start is refused at once.
 func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -324,8 +324,8 @@ func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 	must.Has(t, err.Error(), "old copy")
 }
 
-// A server starts from an old copy while the servers that could warn it are away. It must not vote for the
-// next server that comes back: both lack a write that was acknowledged.
+// A server starts from an old copy of its directory, while the servers that could warn it are away. Then
+// another server comes back. Both lack a write that was acknowledged, so the first one must not vote for it.
 func TestR6OldCopyDoesNotVote(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -393,8 +393,8 @@ func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
 	expect.Equal(t, shown.Behind(peer.Shown{}, 0), "", "behind one who knows nothing")
 }
 
-// A start that is refused because of a damaged file is not announced to other servers. With the undamaged
-// files the server starts again, and its directory does not count as an old copy.
+// A server refuses to start because of a damaged file. It does not announce this start to other servers. So
+// it can start again with the undamaged file, and its directory does not count as an old copy.
 func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)

@@ -15,15 +15,15 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// For each kind of caller, a server admits or refuses it, and notes or ignores the log position that the
-// caller shows.
+// The table names kinds of callers. For each, it has the server's reason to refuse the caller, and whether
+// the server notes the position in the log that the caller shows.
 func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
 	n := ended(t, Options{Peers: map[uint32]string{1: addr}, PeerListen: addr})
 	id := n.disk.Identity()
 	id.Incarnations = maps.Clone(id.Incarnations)
-	id.Incarnations[2] = "b" // the state does not name a directory of server 2
+	id.Incarnations[2] = "b" // known only from here: the state names no directory of server 2
 	must.OK(t, n.disk.SaveIdentity(id))
 	own, index := id.Incarnation, n.fsm.Index()
 	id.Incarnations[3] = "old"
@@ -210,8 +210,8 @@ func TestWhatAPortAsksOfRaft(t *testing.T) {
 	expect.That(t, !h.Replicates(term(), 1, addr), "a server whose raft has ended leads")
 }
 
-// A server looks up another server's directory in its state. If the state does not have it, the server knows
-// the directory from when the cluster formed, or from when this server joined the cluster.
+// Which directory another server has is in the state. If it is not, a server takes what it noted in its own
+// identity when it joined the cluster or helped to form it.
 func TestR6DirectoriesThatAServerKnows(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

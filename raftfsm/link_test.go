@@ -21,7 +21,7 @@ func (n *Node) linkTo(t *testing.T) (net.Conn, chan error) {
 	t.Cleanup(func() { here.Close(); there.Close() })
 	must.OK(t, there.SetDeadline(time.Now().Add(time.Minute)))
 	ended := make(chan error, 1)
-	n.fsm.Stream.Leave() // otherwise the term of this server keeps the stream
+	n.fsm.Stream.Leave() // a stream has one owner at a time, and here the link must have it
 	go func() { ended <- n.runLink(here, n.id) }()
 	return there, ended
 }

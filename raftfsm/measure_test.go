@@ -166,11 +166,11 @@ func TestTimeWithoutALeaderIsMeasured(t *testing.T) {
 		time.Sleep(time.Second)
 		w.broken()
 		time.Sleep(2 * time.Second)
-		w.set(2) // the same leader, so the broken connection does not count
+		w.set(2) // the leader is the same, so the time since the connection broke does not count
 		w.broken()
 		time.Sleep(2 * time.Second)
 		w.broken()
-		w.held(3) // a connection to another leader
+		w.held(3) // server 3 is not the leader, so this connection changes nothing
 		w.set(0)
 		counted("no leader", 1, time.Second, none)
 		time.Sleep(3 * time.Second)

@@ -78,7 +78,7 @@ func (w *watcher) resetCount() int {
 	return w.resets
 }
 
-// hear() reports a message of a session's client at each touch interval.
+// hear() makes the server believe that it has heard from a session's client.
 func (w *watcher) hear(id int64) {
 	w.mu.Lock()
 	w.heard = append(w.heard, state.Touch{Session: id})
@@ -133,7 +133,7 @@ func openSession(t testing.TB, n *Node, timeout int32) state.Outcome {
 	t.Helper()
 	body := state.SessionBody{Timeout: timeout, Owner: n.ID(), Addr: "127.0.0.1"}
 	var o state.Outcome
-	eventually(t, "a session", func() bool { // the leader may change on the way
+	eventually(t, "a session", func() bool { // tried again: on a busy machine the leader may change
 		o = served(t, n, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
 		return !o.Unknown
 	})
@@ -281,7 +281,7 @@ func TestObserverHearsOfEveryChange(t *testing.T) {
 
 func TestG10G11SessionExpiresWhenSilentAndNotBefore(t *testing.T) {
 	t.Parallel()
-	n, w := start(t, Options{MinSessionTimeout: time.Second}) // shorter sessions get more time after a stall
+	n, w := start(t, Options{MinSessionTimeout: time.Second}) // a stall of 250 ms or more prolongs sessions
 	eventually(t, "serving", w.serving.Load)
 	loud := openSession(t, n, 1000).Session
 	w.hear(loud.ID)
@@ -313,8 +313,8 @@ func freeAddr(t testing.TB) string {
 	return list[0]
 }
 
-// newTrio starts a trio with heartbeats so long that the leader stays the leader on a busy machine. With
-// these heartbeats, a server also notices late that it is cut off.
+// newTrio starts a trio with long heartbeats, so that the leader stays the leader even on a busy machine.
+// Because of them, a server also notices late that it is cut off.
 func newTrio(t testing.TB, durable bool, tune func(*Options)) *trio {
 	t.Helper()
 	c := &trio{t: t}

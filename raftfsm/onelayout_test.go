@@ -28,7 +28,7 @@ func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	}
 	must.Equal(t, ephemeral(a, ofCurator), jute.OK)
 	eventually(t, "a contender of kazoo's is refused", func() bool {
-		defer a.remove(ofKazoo) // the create succeeds before the setting has its effect
+		defer a.remove(ofKazoo) // for some time the create still succeeds: remove its node, and try again
 		return ephemeral(a, ofKazoo) == jute.NoAuth
 	})
 	stop(t, c.nodes[lead])
@@ -38,10 +38,10 @@ func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
 	expect.Equal(t, c.nodes[next].Status().LayoutWaits, "")
 }
 
-// Release 0.1.0 reads an entry with the option OneLayout as an entry of an unknown kind.
+// An entry with the option OneLayout stops release 0.1.0, which takes it for an entry of an unknown kind.
 func TestOneLayoutIsRefusedByTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	entry := entries.Begin(nil, entries.OneLayout)
-	const kinds = 0x0f // the bits in which release 0.1.0 expects one of two kinds
+	const kinds = 0x0f // the bits that hold the kind in release 0.1.0, which knows the kinds 1 and 2
 	expect.That(t, entry[1]&kinds > 2, "kind %d", entry[1]&kinds)
 }

@@ -50,7 +50,7 @@ func TestProgressOfMembers(t *testing.T) {
 	if expect.That(t, p.LagBytes != nil, "it is not known how many bytes a server that is down lacks") {
 		expect.That(t, *p.LagBytes > 0, "a server that is down lacks %d bytes", *p.LagBytes)
 	}
-	// The last server has no leader, and still reports what it finds.
+	// Without the other two servers the last one has no leader. It still reports the members' progress.
 	last := uint32(c.mustLead())
 	for id := uint32(1); id <= 3; id++ {
 		if id != last && id != gone {
@@ -130,7 +130,7 @@ func TestLeadNamesTheLeader(t *testing.T) {
 	for range 3 {
 		lead := c.mustLead()
 		next := uint32(lead%3 + 1)
-		eventually(t, "it leads", func() bool { // a busy machine may refuse
+		eventually(t, "it leads", func() bool { // tried again: on a busy machine the leader may refuse
 			return c.nodes[(lead+1)%3+1].Lead(t.Context(), next) == nil && c.leader() == int(next) &&
 				c.seen[int(next)].serving.Load()
 		})
@@ -326,7 +326,8 @@ func TestStatusOfAServer(t *testing.T) {
 	close(over)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	alone.serving.Watch(gone, over) // checks once; the server has known no leader for long
+	// Watch looks once and returns. The last leader has been gone for long, so clients may only read.
+	alone.serving.Watch(gone, over)
 	expect.That(t, alone.Status().ReadOnly, "clients read, and it does not say so")
 }
 

@@ -53,8 +53,8 @@ func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 	}
 }
 
-// Clients see a group of changes as one version. The leader and the next leader publish the operator's words
-// as they were written.
+// An operator describes several servers in a group of changes. Clients see the whole group as one new version
+// of the configuration. The leader and the next leader publish the descriptions as the operator wrote them.
 func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
@@ -98,7 +98,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	}
 	eventually(t, "another leads", func() bool {
 		if c.leader() == lead {
-			_ = c.nodes[lead].raft.LeadershipTransfer().Error() // a busy machine may refuse
+			_ = c.nodes[lead].raft.LeadershipTransfer().Error() // on a busy machine this may fail, and is tried again
 		}
 		now := c.leader()
 		return now != 0 && now != lead
@@ -118,7 +118,8 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 // A server learns of its removal before it is removed, so that its clients can learn of the removal.
 func TestAServerThatLeavesSeesIt(t *testing.T) {
 	t.Parallel()
-	// The test counts changes, and a change of the leader would add some.
+	// These heartbeats are long. With short ones the leader might change during the test, and add changes to
+	// those that the test counts.
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
 	lead := c.mustLead()
 	gone := lead%3 + 1

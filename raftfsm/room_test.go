@@ -48,8 +48,8 @@ func (a *asker) remove(path string) jute.ErrCode {
 	return a.do(jute.OpDelete, jute.AppendInt(jute.AppendString(nil, path), -1))
 }
 
-// When a disk has little free space, the leader makes all servers refuse requests that grow the state, but no
-// other requests. When the disk has room again, the servers accept requests that grow the state.
+// When one disk has little free space, the leader makes all servers refuse requests that grow the state. They
+// accept all other requests. When the disk has room again, they accept all requests.
 func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 	t.Parallel()
 	var free atomic.Int64
@@ -58,7 +58,7 @@ func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 		return free.Load(), nil
 	}})
 	a := newAsker(t, n)
-	if code := a.create("/a"); code != jute.OK { // the node has four bytes of data
+	if code := a.create("/a"); code != jute.OK { // the node has four bytes of data, and fits exactly
 		t.Fatalf("create with just enough room: %v", code)
 	}
 	free.Add(-1)
@@ -77,7 +77,7 @@ func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 	} {
 		expect.Equal(t, c.got, c.want, "%s on a low disk", c.name)
 	}
-	b := newAsker(t, n) // a session can still be opened
+	b := newAsker(t, n) // on a low disk a session can still be opened
 	free.Add(1)
 	eventually(t, "creates are taken again", func() bool { return b.create("/b") == jute.OK })
 }
@@ -269,8 +269,8 @@ func TestOnlyTheLeadersConnectionEndsTheSearch(t *testing.T) {
 	expect.That(t, w.lost.IsZero(), "the leader is held and counts as lost")
 }
 
-// In whatever order restores and recoveries follow each other, the next token of a lock is larger than all
-// earlier tokens, although each restore uses the oldest backup.
+// The next token of a lock is larger than all earlier ones, in whatever order restores and recoveries follow
+// each other. Here each restore uses the oldest backup.
 func TestG20TokensGrowOverRestoresAndRecoveries(t *testing.T) {
 	t.Parallel()
 	type server struct {

@@ -35,8 +35,8 @@ func ended(t *testing.T, o Options) *Node {
 	return n
 }
 
-// A server is current if its leader confirms that it has applied all that any server has answered. Otherwise
-// Current returns an error.
+// A server is current if it has applied all that any server has answered. Its leader must confirm that.
+// Otherwise Current returns an error.
 func TestCurrentServerHasAppliedWhatOthersAnswered(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Some clients send as many requests as their server takes. The clients of another server do not wait for
-// them, nor do the other clients of the same server, whichever server leads.
+// Some clients send as many requests as their server takes. No other client waits for them, neither at the
+// same server nor at another one, whichever server leads.
 func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 	c := newTrio(t, false, nil)
 	leader := c.mustLead()
@@ -24,7 +24,7 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 	for _, busy := range []int{leader, follower} {
 		for _, size := range []int{300_000, 100} {
 			if testing.Short() && (size == 100 || busy != leader) {
-				continue // the longer forms run in CI
+				continue // a short run leaves out the other combinations
 			}
 			t.Run(fmt.Sprintf("busy=%d of leader %d, %d bytes", busy, leader, size), func(t *testing.T) {
 				stop := make(chan struct{})
@@ -57,8 +57,9 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 						})
 					}
 				}
-				// A wait is measured not by time, but by how many entries of other servers the leader puts before the
-				// request. Since a follower may lag behind, the count starts at the leader's last entry.
+				// The test does not measure time. It counts the entries of other servers that the leader puts
+				// before the request. A follower may lag behind, so the count starts at the leader's last
+				// entry.
 				for _, id := range []int{leader, follower} {
 					s := innocent[id].Session
 					for k, slow := 0, 0; k < 5; {
@@ -73,8 +74,8 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 							k++
 							continue
 						}
-						// Other goroutines may run for long between the request and the reading of the index, but not each
-						// time.
+						// The index may be read late, because other goroutines run. This must not happen
+						// often.
 						must.That(t, slow < 5, "a create at server %d took %d log entries of others", id, entries)
 						slow++
 					}

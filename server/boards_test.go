@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// On a cluster whose servers have done a little, every metric exists that is named by our board, the public
-// boards or the public alert rules.
+// Our board, the public boards and the public alert rules name metrics. On a cluster whose servers have done
+// some work, each of these metrics exists.
 func TestEveryMetricOfTheBoardsExists(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) {

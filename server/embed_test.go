@@ -21,7 +21,7 @@ func module(t *testing.T, name, text string) func(args ...string) *exec.Cmd {
 	root := must.Get(filepath.Abs(".."))(t)
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	// with this file the go command uses modules from its cache without asking a server
+	// With this file the go command takes the modules from its cache and needs no network.
 	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil {
 		must.OK(t, os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600))
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Every status of a server has its faults, even the status for /health, which has no metrics.
+// A server's faults are in each of its statuses, even in one for /health, which leaves out most other parts.
 func TestFaultsAreToldByEveryLook(t *testing.T) {
 	a := must.Get(audit.Open(audit.Options{Name: filepath.Join(t.TempDir(), "audit.log"),
 		Room: func() error { return errors.New("the disk is full") }}))(t)

@@ -52,7 +52,7 @@ func (i *Instance) ChangeMember(ctx context.Context, c change.Change) error {
 	if node == nil {
 		return errNotJoined
 	}
-	c = change.Change{Op: c.Op, ID: c.ID, Addr: c.Addr} // only reconfig sets the other fields
+	c = change.Change{Op: c.Op, ID: c.ID, Addr: c.Addr} // the other fields are for reconfig
 	switch c.Op {
 	case change.Vote, change.Demote, change.Describe:
 		return fmt.Errorf("unknown change %q; use add, promote or remove, or a client's reconfig", c.Op)
@@ -68,7 +68,7 @@ func (i *Instance) ChangeMember(ctx context.Context, c change.Change) error {
 	return err
 }
 
-// wishes adapts the node to the interface that reconfig needs.
+// wishes gives package members access to the node.
 type wishes struct{ *raftfsm.Node }
 
 // Config implements members.Node.
@@ -87,8 +87,8 @@ func (i *Instance) reconfigure(r options.ReconfigRequest) (code jute.ErrCode, kn
 	case node == nil:
 		return 0, false
 	case node.PeerAddr() == "":
-		return jute.Unimplemented, true // a standalone server has no members that could change
-	case r.May && !i.reconfiguring.TryLock(): // a client that lacks the right must not make others wait
+		return jute.Unimplemented, true // without a peer port the server has no members to change
+	case r.May && !i.reconfiguring.TryLock(): // only for clients that may: others must not keep them waiting
 		return jute.ReconfigInProgress, true
 	case r.May:
 		defer i.reconfiguring.Unlock()
@@ -105,8 +105,8 @@ func (i *Instance) reconfigure(r options.ReconfigRequest) (code jute.ErrCode, kn
 	return code, known
 }
 
-// wishCode returns the code with which ZooKeeper would answer an error. `known` is false if there is no such
-// code; then the client must read the list of members to learn the outcome.
+// wishCode returns the code that ZooKeeper would give for an error. If it has no such code, `known` is false.
+// Then the client can learn the outcome only from the list of members.
 func wishCode(err error) (code jute.ErrCode, known bool) {
 	switch {
 	case err == nil:

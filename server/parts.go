@@ -91,8 +91,8 @@ func (i *Instance) raftOptions() raftfsm.Options {
 	return r
 }
 
-// follow returns a function that passes each request of a client to the logs that the options ask for. It
-// returns nil if they ask for no log.
+// follow returns a function that passes each request to the audit log and to the log of slow requests. It is
+// nil if there is neither.
 func (i *Instance) follow() func(*observe.Request) {
 	audit := i.o.Audit
 	i.slow.Bound, i.slow.Log = i.o.SlowRequest, i.o.Logger
@@ -109,7 +109,7 @@ func (i *Instance) follow() func(*observe.Request) {
 	}
 }
 
-// measures() returns functions that add raftfsm's measured values to the admin metrics.
+// measures() returns the functions by which the package raftfsm reports what it measures.
 func measures(m *metrics.Set) raftfsm.Measures {
 	return raftfsm.Measures{
 		EntryBytes:        func(v int64) { m.Proposals.Observe(v); m.ProposalCount.Add(1) },

@@ -156,7 +156,7 @@ func TestShutdownClosesClientsAndLeavesNoGoroutine(t *testing.T) {
 			must.OK(t, c.Connect(wire.NewSession(10000)))
 			conns = append(conns, c)
 		}
-		if n%3 == 2 { // requests under way
+		if n%3 == 2 { // these clients have requests under way when the server stops
 			for range 50 {
 				must.Get(c.Send(jute.OpCreate, wire.Create("/s-", nil, jute.WorldAnyone, 2)))(t)
 			}
@@ -235,7 +235,7 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	if expect.Equal(t, len(list), 2, "shown are: length of %v", list) {
 		expect.That(t, list[0].NotAfter.Equal(second.Leaf.NotAfter), "shown are %+v", list)
 	}
-	now = nil // clients get the certificates in `conf`
+	now = nil // without a function for it, clients get the certificate in the configuration
 	expect.That(t, ends("clients"), "notices %q", i.Status(0).Notices)
 	now = &tls.Config{Certificates: []tls.Certificate{first}}
 	s := report.Status{Now: time.Now().Add(17*day + time.Hour)}

@@ -11,7 +11,7 @@ import (
 
 const remindEvery = 30 * time.Second
 
-// While this server leads, remind looks regularly for long holds of tickets that end soon.
+// remind looks again and again for long holds of tickets that end soon, while this server leads.
 func (i *Instance) remind() {
 	t := time.NewTicker(remindEvery)
 	defer t.Stop()
@@ -26,8 +26,8 @@ func (i *Instance) remind() {
 	}
 }
 
-// lookForEnds returns the holds that end soon, and logs each of them once. `told` has the holds that are
-// already logged.
+// lookForEnds returns the holds that end soon. It logs those that are not in `told`, the result of the last
+// call.
 func (i *Instance) lookForEnds(told map[int64]bool) map[int64]bool {
 	now := map[int64]bool{}
 	for _, e := range i.holdsThatEndSoon() {

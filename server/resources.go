@@ -11,14 +11,14 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// At these limits a server adds a notice to /health.
+// Beyond these limits, /health shows a notice.
 const (
 	slowSync = 100 * time.Millisecond // average duration
 	fewFiles = 1024
 )
 
-// resourceNotices warns of future trouble: slow syncs of the log, and too few file descriptors. The number of
-// descriptors is in the status only if the caller asked for it.
+// resourceNotices warns of trouble to come: slow syncs of the log, or few file descriptors. It knows the
+// descriptors only if the caller has asked for them in the status.
 func resourceNotices(s *report.Status) (notices []string) {
 	if s.Syncs > 0 {
 		if mean := s.SyncTime / time.Duration(s.Syncs); mean > slowSync {
@@ -38,11 +38,11 @@ func resourceNotices(s *report.Status) (notices []string) {
 	return notices
 }
 
-// settled is how long a new leader waits for the other servers before it reports one as missing.
+// settled is how long a server must have led before it reports others as missing: they need time to connect.
 const settled = 10 * time.Second
 
-// lossNotice returns a notice, on the leader, if voters are missing and the loss of one more voter would stop
-// the cluster; otherwise it returns "".
+// lossNotice returns a notice if this server leads, voters are missing, and the loss of one more would stop
+// the cluster. Otherwise it returns "".
 func lossNotice(s *report.Status) string {
 	if s.Mode != report.Leader || s.Leads < settled {
 		return ""
@@ -69,7 +69,7 @@ func lossNotice(s *report.Status) string {
 // diskFailed is the number of free bytes below which /health reports a fault.
 const diskFailed = 64 << 20
 
-// diskStatus adds the free disk space to a status, and a fault if the disk is full, because the log needs
+// diskStatus adds the free disk space to a status. If there is almost none, it adds a fault: the log needs
 // room.
 func (i *Instance) diskStatus(s *report.Status) {
 	dir := i.o.DataDir

@@ -14,17 +14,16 @@ import (
 	"github.com/zlockd/zlockd/server/clients/entrance"
 )
 
-// The compiler checks that a node implements the replica of the connections, and that the connections
-// implement the observer of the node.
+// Compile-time checks: a node has the methods that connections need, and the connections those that a node
+// calls.
 var (
 	_ entrance.Replica = (*raftfsm.Node)(nil)
 	_ raftfsm.Observer = (*clients.Server)(nil)
 )
 
-// Start runs a server. It opens the ports at once, so that it notices early if an address is in use, and can
-// answer health checks. It returns when the server has joined its cluster, or when ctx ends before that. A
-// new cluster of several servers forms when all of them have been started. The server serves clients a little
-// later; see Ready.
+// Start runs a server. First it opens the ports: so it notices early that an address is in use, and answers
+// health checks while it starts. It returns when the server has joined its cluster, or when ctx ends before.
+// A new cluster forms when all its servers have been started. Clients are served a little later; see Ready.
 func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	i := &Instance{o: o.withDefaults(), failed: make(chan struct{})}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
@@ -105,7 +104,7 @@ func (i *Instance) listen() (err error) {
 	return nil
 }
 
-// openAdmin makes the handlers of four-letter words and HTTP.
+// openAdmin makes what answers four-letter words, and the handlers for HTTP.
 func (i *Instance) openAdmin() (err error) {
 	pages := map[string]http.Handler{}
 	i.openView(pages)
@@ -126,7 +125,7 @@ func (i *Instance) openAdmin() (err error) {
 	return nil
 }
 
-// accept() serves the listeners.
+// accept() begins to serve all ports.
 func (i *Instance) accept() {
 	if i.client != nil {
 		i.wg.Go(func() { i.served("client port", i.Clients.Serve(i.client)) })
@@ -148,8 +147,8 @@ func (i *Instance) accept() {
 	}
 }
 
-// served() handles the failure of a port. It ends the server, so that a supervisor notices, because a server
-// without its ports is useless.
+// served() is called when a port is no longer served. After a failure it makes the whole server fail, so that
+// a supervisor notices: without a port the server is of no use.
 func (i *Instance) served(what string, err error) {
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		i.o.Logger.Error(what+" failed", "err", err)
@@ -157,9 +156,8 @@ func (i *Instance) served(what string, err error) {
 	}
 }
 
-// Close shuts the server down; it gives up when ctx ends. The server hands the leadership over and closes its
-// connections, so that clients go to other servers. Sessions stay alive. All acknowledged data are on the
-// disk.
+// Close shuts the server down, and gives up when ctx ends. The server hands its leadership over, and closes
+// its connections: clients go to other servers, and sessions stay alive. What was acknowledged is on disk.
 func (i *Instance) Close(ctx context.Context) error {
 	i.cancel()
 	if i.tickets != nil {
@@ -180,7 +178,7 @@ func (i *Instance) Close(ctx context.Context) error {
 	}
 	for _, ln := range []net.Listener{i.client, i.secure, i.http, i.metrics, i.ticketPort} {
 		if ln != nil {
-			ln.Close() // necessary if the port does not serve requests yet
+			ln.Close() // in case that it is not served yet; otherwise it is closed already
 		}
 	}
 	i.wg.Wait()

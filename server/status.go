@@ -20,12 +20,12 @@ import (
 
 var _ admin.Source = (*Instance)(nil)
 
-// compatible is the version of ZooKeeper whose behaviour the server has. Clients and dashboards compare it
-// with version numbers.
+// compatible is the version of ZooKeeper that the server claims to be, because clients and dashboards compare
+// it with version numbers.
 const compatible = "3.9.3"
 
-// Status implements admin.Source. It holds each lock only for a short time, so that it does not slow down
-// writes.
+// Status implements admin.Source. It takes each lock only for a short time, so that writes need not wait
+// long.
 func (i *Instance) Status(need report.Need) *report.Status {
 	s := &report.Status{
 		Now:     i.o.Now(),
@@ -87,7 +87,7 @@ func (i *Instance) ResetStats() { i.Clients.Metrics().Reset() }
 // ResetConns implements admin.Source.
 func (i *Instance) ResetConns() { i.Clients.ResetConns() }
 
-// shownConfig returns the configuration in force.
+// shownConfig returns the configuration for the command `conf`: what is in force, with defaults.
 func (i *Instance) shownConfig() report.Config {
 	return report.Config{
 		ClientPort:        portOf(i.client, 0),
@@ -113,7 +113,7 @@ func portOf(ln net.Listener, none int) int {
 	return none
 }
 
-// clusterStatus adds this server's part in the cluster, and figures of the replicated state.
+// clusterStatus adds what this server knows of the cluster, and figures of the replicated state.
 func (i *Instance) clusterStatus(s *report.Status, node *raftfsm.Node, need report.Need) {
 	serving := s.Serving // whether the server admits clients
 	s.Node = node.Status()
@@ -190,7 +190,7 @@ func (i *Instance) clusterStatus(s *report.Status, node *raftfsm.Node, need repo
 	}
 }
 
-// mode() returns the server's role, as srvr names it. It returns "" while the server has no role.
+// mode() returns the name that srvr has for this server's part in the cluster, or "" if it has none yet.
 func (i *Instance) mode(n *status.Node) report.Mode {
 	if n.Role == string(report.Follower) {
 		for _, m := range n.Members {
@@ -222,7 +222,7 @@ func clusterMetrics(s *report.Status) {
 	}
 }
 
-// ownMetrics adds metrics of this process for which ZooKeeper has no name.
+// ownMetrics adds metrics of this process that have no name in ZooKeeper.
 func (i *Instance) ownMetrics(s *report.Status) {
 	s.Measure("skip_acl", "1 if access rights are not checked.", report.Flag(i.o.SkipACL))
 	if i.o.LogLost != nil {
@@ -232,8 +232,8 @@ func (i *Instance) ownMetrics(s *report.Status) {
 	i.slow.Status(s)
 }
 
-// auditStatus adds the faults and notices of the audit log, and if `metrics` is true also its counts. The
-// status for /health has no metrics, but needs the faults.
+// auditStatus adds the faults and notices of the audit log and, if `metrics` is true, its counts. /health
+// needs the faults, but no metrics.
 func (i *Instance) auditStatus(s *report.Status, metrics bool) {
 	var f audit.Figures
 	if i.o.Audit != nil {

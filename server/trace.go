@@ -11,13 +11,12 @@ import (
 
 const (
 	traceTime    = "1s"             // default duration of a trace
-	traceTimeMax = 25 * time.Second // shorter than the time limit for an answer
-	traceBytes   = 64 << 20         // size of a trace; a longer trace keeps only its newest bytes
+	traceTimeMax = 25 * time.Second // less than an answer may take
+	traceBytes   = 64 << 20         // the size of a trace; of a longer one, only the newest bytes are kept
 )
 
-// addTracePage adds GET /debug/trace?wait=D: an execution trace of this server, in the format of go tool
-// trace. The trace begins with the request and ends after the time D. It shows the steps of requests and
-// entries.
+// addTracePage adds GET /debug/trace?wait=D. The answer is an execution trace in the format of go tool trace,
+// from the request on for the time D. It shows the steps of requests and entries.
 func (i *Instance) addTracePage(pages map[string]http.Handler) {
 	pages["/debug/trace"] = http.HandlerFunc(i.serveTrace)
 }
@@ -53,6 +52,6 @@ func (i *Instance) trace(w http.ResponseWriter, r *http.Request) *port.Refusal {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="zlockd.trace"`)
-	_, _ = recorder.WriteTo(w) // a client that has left needs no answer
+	_, _ = recorder.WriteTo(w) // ignore the error: then the client is gone
 	return nil
 }

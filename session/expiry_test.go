@@ -147,7 +147,7 @@ func TestExpiryAgainstModel(t *testing.T) {
 					}
 					model[id] = now + timeouts[id]
 				}
-				for _, id := range due(e, now) { // the sessions that the limit left out
+				for _, id := range due(e, now) { // the sessions for which the first call had no room
 					if dl, ok := model[id]; !ok || now < dl {
 						t.Fatalf("%d due at %v, deadline %v", id, now, dl)
 					}

@@ -255,7 +255,7 @@ func TestLoadRefusesDamage(t *testing.T) {
 	edit("huge count", 8, 0x7f)
 	edit("one session too many", 15, 4)
 	edit("id with the top bit", 16, 0x80)
-	edit("ids that fall", 16, 3) // the second session belongs to creator 2
+	edit("ids that fall", 16, 3) // the second id then belongs to another creator, and is lower than the first
 	edit("negative timeout", 40, 0x80)
 	edit("negative address length", 52, 0x90)
 	edit("generation 0", 47, 0)

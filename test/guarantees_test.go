@@ -146,8 +146,8 @@ var byText = map[string]string{
 	"client/internal/hold/errors.go": "ErrorAt", // it adds a path to the text once, and decides nothing by it
 }
 
-// An error that travels between programs has a code (package raftfsm/status), and any other error has a
-// value. The text of an error is for people, and no program decides by it.
+// Errors that travel between programs have a code (package raftfsm/status), other errors have a value. The
+// text of an error is for people: no program decides by it.
 func TestErrorsAreToldByTheirCode(t *testing.T) {
 	must.OK(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		path = filepath.ToSlash(path)
@@ -181,12 +181,13 @@ func TestErrorsAreToldByTheirCode(t *testing.T) {
 
 func looksAtText(n ast.Node) bool {
 	switch n := n.(type) {
-	case *ast.BinaryExpr: // raft's futures have an Error() that returns an error, which may be nil
+	// The Error() of raft's futures returns an error, not a text, so a comparison with nil is right.
+	case *ast.BinaryExpr:
 		nilled := isIdent(n.X, "nil") || isIdent(n.Y, "nil")
 		return (n.Op == token.EQL || n.Op == token.NEQ) && !nilled && (isText(n.X) || isText(n.Y))
 	case *ast.SwitchStmt:
 		return isText(n.Tag)
-	case *ast.CallExpr: // a call that cuts or replaces a text decides nothing by it
+	case *ast.CallExpr: // only these functions decide something by a text; others cut or replace it
 		f, ok := n.Fun.(*ast.SelectorExpr)
 		return ok && isIdent(f.X, "strings") && len(n.Args) > 1 && fromText(n.Args[0]) &&
 			slices.Contains([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index", "Compare"},

@@ -132,9 +132,9 @@ func multiRead(op jute.OpCode) func(*tree.Tree, *tree.Change, bool) jute.ErrCode
 	}
 }
 
-// The time of a multi must not depend on the number of entries in ACLs, because the log waits for the multi.
-// The multi of this test checks two nodes in turn, ten thousand times. Their ACLs have hundreds of entries,
-// and the client has 64 identities.
+// The log waits while a multi is applied, so its time must not depend on the length of ACLs. The multi of
+// this test checks two nodes in turn, ten thousand times. Their ACLs have hundreds of entries, and the client
+// has 64 identities.
 func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{Session: 7, IDs: []jute.ID{id("ip", "10.9.9.9")}}

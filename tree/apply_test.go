@@ -109,7 +109,7 @@ func TestMultiReservesWhatItNeeds(t *testing.T) {
 	out, code, changed := tr.Apply(c, jute.OpMulti, b, nil)
 	must.Equal(t, code, jute.OK, "code")
 	must.That(t, changed, "%v: want changed", code)
-	sequences := 10 * 4 // reserved for each create, also for one that is not sequential
+	sequences := 10 * 4 // each create reserves room for a sequence number, even if it is not sequential
 	expect.Equal(t, all, multiSize{ops: 8, changes: 7, writes: 1, events: len(c.Events),
 		reply: len(out) + sequences - 9}, "8 operations")
 }

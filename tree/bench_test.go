@@ -156,7 +156,7 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	buf := make([]byte, 0, 64<<10)
 	for name, f := range benchReads {
 		if name == "getEphemerals" {
-			continue // this request allocates because it sorts the list: clients print the list in this order
+			continue // this request sorts the list, because clients print the list in its order, and so it allocates
 		}
 		for _, p := range []string{benchPath(4321), "/dir0000000/guarded"} {
 			n := testing.AllocsPerRun(100, func() { f(tr, buf, p) })

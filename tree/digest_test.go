@@ -23,8 +23,8 @@ func made(t testing.TB, zxid int64, paths []string, infos ...tree.Info) *tree.Tr
 	return must.Get(m.Finish(zxid, 1<<20))(t)
 }
 
-// A change mixes all of its node into the digest. Two trees have different digests if a node differs in
-// anything that a client or a snapshot can see.
+// When a node changes, the digest covers all of the node. Two trees have different digests if a node differs
+// in anything that a client or a snapshot can see.
 func TestDigestMixesAllOfANode(t *testing.T) {
 	base := func() tree.Info {
 		return tree.Info{ACL: jute.WorldAnyone, Data: []byte("data"), Counter: 9, Stat: jute.Stat{

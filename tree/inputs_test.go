@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A tree and its events share no bytes with the requests, nor with the chunks of a snapshot from which the
-// tree was loaded: the buffers of both are used again.
+// A tree and its events must share no bytes with requests, or with the snapshot from which the tree was
+// loaded, because the buffers of both are used again.
 func TestTreesShareNothingWithTheirInputs(t *testing.T) {
 	a, b := &writer{g: NewGen(7), tree: tree.New()}, &writer{g: NewGen(7), tree: tree.New(), reuses: true}
 	for range 2000 {

@@ -41,9 +41,9 @@ func programSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// A random program gets the same replies and events from the tree and from the model. From time to time, the
-// content of both is compared, too. A second tree makes the same changes and never differs from the first.
-// Sometimes a tree that was loaded from a snapshot of the second tree takes the place of the second tree.
+// A random program must get the same replies and events from the tree and from the model. From time to time
+// their content is compared, too. A second tree, the twin, makes the same changes and must always equal the
+// first. Sometimes a tree that was loaded from a snapshot of the twin takes the twin's place.
 func TestTreeDoesWhatTheModelDoes(t *testing.T) {
 	race.Alone(t)
 	const program = 2000 // operations until a fresh start

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// If a node changes before an open snapshot has written it, the snapshot keeps the node as it was. The
-// snapshot keeps nothing of nodes that it has already written, and nothing of new nodes.
+// While a snapshot is open, it keeps the old content of each node that changes before the node was written.
+// It keeps nothing of nodes that it has already written, and nothing of new nodes.
 func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
 	tr, zxid := New(), int64(0)
 	next := func() *Change { zxid++; return &Change{Zxid: zxid} }

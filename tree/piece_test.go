@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A walk ends a piece when the piece has cost enough, so that other requests have their turn. If the tree
-// does not change, a walk meets each node once, and says when it ends.
+// A walk ends a piece when the piece has cost enough, so that other requests have their turn. Without changes
+// of the tree, a walk meets each node once and then reports its end.
 func TestPiecesOfWalksHoldTheirCosts(t *testing.T) {
 	tr, c := tree.New(), &tree.Change{}
 	do(t, tr, c, jute.OpCreate, createBody("/d", "", 0), nil)

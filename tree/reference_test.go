@@ -195,7 +195,8 @@ func (m *Model) create(c *tree.Change, op jute.OpCode, r jute.CreateRequest) ([]
 	return out, jute.OK
 }
 
-// divides() reports whether a contender at path would not see a living contender.
+// divides() reports whether the path `dir` has a contender of another layout. The new contender at `path` and
+// that contender would not see each other.
 func (m *Model) divides(dir, path string) bool {
 	own := recipe.KinOf(recipe.Base(path))
 	for other, n := range m.Nodes {

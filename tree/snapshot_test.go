@@ -266,8 +266,8 @@ func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 	writers.Wait()
 }
 
-// A failing multi takes nodes out and puts them back. A snapshot at that time neither misses nor repeats
-// nodes, also if they change places.
+// A multi that fails takes nodes out and puts them back. A snapshot at that time must neither miss nor repeat
+// nodes, even if they change places.
 func TestSnapshotBesideFailingMultis(t *testing.T) {
 	tr := tree.New()
 	zxid := int64(0)
@@ -468,7 +468,7 @@ func TestAChunkOfASnapshotIsShort(t *testing.T) {
 		"the tree was not large enough to tell: want longest >= len(large)")
 }
 
-// A path in a snapshot does not repeat what it shares with the path before it.
+// If a path in a snapshot begins like the path before it, the snapshot does not repeat that beginning.
 func TestSnapshotWritesSharedPathsOnce(t *testing.T) {
 	tr, prefix := tree.New(), "/"+strings.Repeat("x", 500)
 	for i := range int64(1000) {

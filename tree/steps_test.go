@@ -171,7 +171,7 @@ func TestReadsHaveTheirPrices(t *testing.T) {
 	for range 2 {
 		expect.Equal(t, ask(children, "/few"), 2+4+10, "steps of a list that is put together each time")
 	}
-	for range 2 { // a listing is kept when it is asked for again
+	for range 2 { // the second request for a list keeps it for later ones
 		expect.Equal(t, ask(children, "/many"), 2+4+50+1, "steps of a list that is put together")
 	}
 	expect.Equal(t, ask(children, "/many"), 2+4+1, "steps of a list that is kept")

@@ -97,8 +97,8 @@ func owned(t testing.TB, n int) (*tree.Tree, []string) {
 	return tr, paths
 }
 
-// A session's ephemeral nodes are listed in the order of a copy of ZooKeeper's set, which grew node by node.
-// A part of the list has the same order as the whole.
+// A session's ephemeral nodes come in the order of ZooKeeper's answer, which is that of a copied Java hash
+// set. A part of the list has the same order as the whole.
 func TestEphemeralsComeInTheOrderOfTheReference(t *testing.T) {
 	for _, n := range []int{0, 1, 5, 13, 100, 3000} {
 		tr, want := owned(t, n)

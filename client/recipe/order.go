@@ -6,9 +6,9 @@ import "strings"
 // stays right when the numbers wrap.
 func Before(a, b int32) bool { return a-b < 0 }
 
-// Compare compares two contenders by their order in the queue. After a downgrade two numbers are equal,
-// because the read node takes the number of its write node. The write node comes first: while it exists, it
-// excludes all others.
+// Compare compares two contenders by their order in the queue. If zlock was downgraded from write to read,
+// its read node keeps the number of its write node. Then the write node comes first, because it excludes all
+// others while it exists.
 func Compare(a, b Contender) int {
 	switch {
 	case a.Seq != b.Seq:

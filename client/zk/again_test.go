@@ -54,14 +54,14 @@ func (f *faulty) Write(b []byte) (int, error) {
 	return f.Conn.Write(b)
 }
 
-// A connection that fails at any step is replaced. The Conn reports the cause if the connection carried no
-// session yet.
+// Whichever step of a connection fails, the Conn connects again. It reports the cause only if the step failed
+// before the connection carried a session.
 func TestConnectionThatFailsIsReplaced(t *testing.T) {
 	for step, want := range map[string]string{
 		"SetDeadline 1":     "trouble: refused connected closed", // the deadline of the handshake
 		"Write 1":           "trouble: refused connected closed", // the request of the handshake
 		"Write 2":           "trouble: refused connected closed", // the request that presents the identity
-		"SetDeadline 2":     "trouble: refused connected closed", // the end of the handshake's deadline
+		"SetDeadline 2":     "trouble: refused connected closed", // lifts the deadline of the handshake
 		"SetReadDeadline 1": "connected disconnected connected closed",
 	} {
 		t.Run(step, func(t *testing.T) {
@@ -91,9 +91,9 @@ func TestConnectionThatFailsIsReplaced(t *testing.T) {
 	}
 }
 
-// If a server does not know the session, the Conn asks whether that server would begin a new session. If it
-// would, and the session had no connection for its whole timeout, the session is over. The Conn closes the
-// connection on which it asked, and the session that it got there.
+// If a server does not know the session, the Conn asks it for a new session, to learn whether the server
+// works. If the server grants one, and the old session had no connection for its whole timeout, the old
+// session is over. The Conn then ends the new session and closes its connection.
 func TestServerIsAskedForANewSession(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestServerIsAskedForANewSession(t *testing.T) {
 						d.Long()
 						d.Int()
 						if d.Err() != nil || d.Long() != 0 {
-							return // a probe of why(), or a request for the old session
+							return // the Conn asks why the server closes connections, or asks for the old session
 						}
 						asked <- struct{}{}
 						if silent {
@@ -363,8 +363,8 @@ func (w *writesLater) start() (done chan struct{}) {
 	return done
 }
 
-// A server that answers each connection with a bad answer is not asked in a tight loop, even if it answers
-// what the Conn itself asks at the beginning of each connection.
+// If a server's answers are bad, the Conn does not connect again and again without a pause. The server of
+// this test answers the Conn's own requests at the start of a connection well.
 func TestServerThatAnswersBadlyIsAskedSeldom(t *testing.T) {
 	for name, bad := range map[string]func(xid int32) []byte{
 		"cut body":        func(xid int32) []byte { return reply(xid, jute.OK, 2, []byte{0}) },

@@ -17,9 +17,9 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// scripted() returns the address of a server that grants every session. answer() makes the answer to
-// a request from the number of the connection, the request's xid and its operation. After an answer that is
-// shorter than its length field says, the server closes the connection.
+// scripted() returns the address of a server that grants every session. It answers each request with
+// answer(), which gets the number of the connection, the request's xid and its operation. If an answer is
+// shorter than its length field says, the server then closes the connection.
 func scripted(t *testing.T, answer func(n, xid int32, op jute.OpCode) []byte) string {
 	t.Helper()
 	var connections atomic.Int32
@@ -62,7 +62,7 @@ func readRequest(conn net.Conn) []byte {
 	}
 	length := binary.BigEndian.Uint32(size[:])
 	if length > 1<<20 {
-		return nil // it is the beginning of TLS
+		return nil // not a request, but the first bytes of a TLS handshake
 	}
 	b := make([]byte, length)
 	if _, err := io.ReadFull(conn, b); err != nil {
@@ -160,7 +160,7 @@ func TestLengthsOfAHandshake(t *testing.T) {
 	}
 }
 
-// An event of a node outside the chroot does no harm: the program does not know the node.
+// An event of a node outside the chroot has no effect, because the program cannot name that node.
 func TestEventOutsideTheChroot(t *testing.T) {
 	leak.Check(t)
 	stat := jute.AppendStat(nil, &zk.Stat{Version: 5})

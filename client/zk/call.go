@@ -45,7 +45,7 @@ type call struct {
 	// Conn.mu guards the fields below.
 	stage stage
 	left  bool // the caller no longer waits for the call
-	tries int  // how often the call failed on the way from its server to another; each pause is longer
+	tries int  // how often the call failed on the way from its server to another; the pauses grow with it
 }
 
 // begin() begins the frame of a call: the length, the xid and the operation. The caller appends the rest.

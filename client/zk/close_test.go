@@ -148,7 +148,7 @@ func TestCloseOnce(t *testing.T) {
 	})
 }
 
-// A Close that waits for another Close returns when its own context ends.
+// A second Close waits for the first one, but no longer than its own context lives.
 func TestSecondCloseHasItsOwnContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})

@@ -64,7 +64,7 @@ type Conn struct {
 	sid      int64
 	password []byte
 	timeout  time.Duration
-	lost     time.Time // when a server last confirmed the session: at a handshake, or until its connection ended
+	lost     time.Time // end of the last connection of the session or, if that is later, of a handshake
 	auth     []Auth    // the identities that every connection presents
 	xid      int32
 	zxid     int64   // the highest zxid in an answer so far

@@ -74,8 +74,8 @@ func quit(c *zk.Conn) {
 	c.Close(ended)
 }
 
-// The Conn connects to the first server at once. It also connects to the next server when the first is
-// unusable, or after a moment. When one server accepts the session, the other attempts end.
+// The Conn connects to the first server at once. If that server is unusable or takes long, the Conn tries the
+// next one, too. When one server accepts the session, the other attempts end.
 func TestNextServerIsTriedBeside(t *testing.T) {
 	for name, x := range map[string]struct {
 		first func(ctx context.Context) (net.Conn, error)
@@ -165,8 +165,8 @@ func TestConnectionsOfNoUseAreClosed(t *testing.T) {
 	}
 }
 
-// While the client is connected, it reports no trouble, even if an attempt that began earlier fails only
-// after the client has connected.
+// Once the client is connected, it reports no trouble. It does not even report an attempt that began before
+// and fails later.
 func TestTroubleEndsWithAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -244,8 +244,8 @@ func TestOrderOfServersIsRandom(t *testing.T) {
 	quit(c)
 }
 
-// The Conn tries unusable servers about once a second. It replaces a lost connection at once if that
-// connection was usable.
+// When a usable connection is lost, the Conn connects again at once. Unusable servers it tries about once a
+// second.
 func TestServersOfNoUseAreAskedLessAndLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -163,7 +163,7 @@ func TestTroubleNamesTheCause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
-			for range 5 { // if the machine stalls while the Conn probes the server, the Conn names another cause
+			for range 5 { // tried again: if the machine stalls, the Conn names another cause
 				told := make(chan error, 1)
 				x.opt.OnTrouble = func(_ string, err error) {
 					select {

@@ -22,9 +22,9 @@ func served(t *testing.T, answer func(xid int32, op jute.OpCode) []byte) *zk.Con
 		})}))(t)
 }
 
-// A ZooKeeper before 3.9 keeps only the newest of a session's persistent watches at one path. This may be the
-// recursive watch of a subscription whose caller has given up. Even then the other subscriptions at the path
-// hear when the list of children changes.
+// A ZooKeeper before 3.9 keeps only the newest persistent watch of a session at a path. In this test that
+// watch is recursive, and the caller of its subscription has given up. The other subscription at the path
+// must still hear when the list of children changes.
 func TestGivenUpSubscriptionTakesNoEventsFromOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watches, hold := 0, make(chan struct{})
@@ -83,8 +83,8 @@ func TestRemoveWatchesEndsWaitsWithoutAWatch(t *testing.T) {
 	})
 }
 
-// An identity that is too long for a request is refused at once. The Conn does not keep it, and so can still
-// connect again.
+// The Conn refuses an identity that is too long for a request, and does not keep it. If it kept it, it could
+// not connect again, because it presents each identity on each connection.
 func TestTooLongIdentityIsNotPresented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := served(t, func(xid int32, op jute.OpCode) []byte { return reply(xid, jute.OK, 0, nil) })
@@ -99,9 +99,9 @@ func TestTooLongIdentityIsNotPresented(t *testing.T) {
 	})
 }
 
-// A session that a handshake has confirmed lives for its timeout from then on, even if the connection broke
-// before it carried the session. If a server refuses such a session, the Conn does not end it, even if that
-// server would begin a new session.
+// When a handshake has confirmed a session, the session lives for at least its timeout, even if the
+// connection broke right after the handshake. If a server then refuses the session, the Conn keeps it, even
+// if that server would grant a new one.
 func TestSessionLivesFromItsLastHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost time.Time // when the first connection broke; the timeout is 10 s

@@ -51,9 +51,9 @@ func TestAnswersThatGrantNoSession(t *testing.T) {
 	}
 }
 
-// To learn why a server closes connections, the Conn opens one more connection. It does so again only after
-// the server was usable. Even if the server says nothing on that connection, the Conn finds a reason within a
-// moment.
+// If a server closes connections, the Conn opens one more to learn the reason. It does this again only after
+// the server was usable. If the server says nothing on that connection, the Conn still finds a reason within
+// a moment.
 func TestWhyAServerClosesConnections(t *testing.T) {
 	for name, x := range map[string]struct {
 		probe func(conn net.Conn)
@@ -127,7 +127,7 @@ func TestDefaultsOfOptions(t *testing.T) {
 				}), nil
 			}}))(t)
 		expect.Equal(t, <-asked, 20_000)
-		// The path, the list of permissions and so on are 51 bytes.
+		// The request has 51 bytes beside the data.
 		fits := make([]byte, 1<<20-1-51)
 		_, err := c.Create(t.Context(), zk.Create{Path: "/", Data: fits})
 		expect.Is(t, err, zk.ErrNodeExists)

@@ -67,7 +67,8 @@ func beside(do func()) <-chan struct{} {
 	return done
 }
 
-// A goroutine that makes a request also writes the requests of other goroutines, for at most two rounds.
+// While a goroutine writes its request, other goroutines may add theirs. The first goroutine writes those,
+// too, but only twice. Then it leaves the rest to another goroutine.
 func TestWriterOfOthersRequestsIsRelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, g := linked(t)
@@ -94,8 +95,8 @@ func TestWriterOfOthersRequestsIsRelieved(t *testing.T) {
 		written("/d")
 		g.end <- nil
 		synctest.Wait()
-		// A goroutine that finds no writer writes its own request. After two rounds, another goroutine writes the
-		// rest.
+		// While no goroutine writes, a caller writes its own request. When it has written twice for others,
+		// another goroutine writes the rest.
 		first = send("/e")
 		written("/e")
 		must.That(t, !closed(first), "the request does not wait to be written")
@@ -111,8 +112,8 @@ func TestWriterOfOthersRequestsIsRelieved(t *testing.T) {
 	})
 }
 
-// The goroutine of a caller does not write the large requests of other callers: such a write may wait for the
-// server, whatever the caller's context.
+// A caller's goroutine may write the requests of other callers, but no large ones. Such a write may wait for
+// the server longer than the caller's context allows.
 func TestCallerWritesNoLargeRequestOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, l, g := linked(t)
@@ -135,8 +136,8 @@ func TestCallerWritesNoLargeRequestOfOthers(t *testing.T) {
 	})
 }
 
-// unhurried is a context whose method Done returns only once `goOn` is closed. A select with a case for Done
-// therefore cannot take any of its other cases before that.
+// unhurried is a context whose method Done returns only when `goOn` is closed. A select that calls Done waits
+// until then, even if another of its cases is ready.
 type unhurried struct {
 	context.Context
 	goOn chan struct{}
@@ -173,8 +174,8 @@ func TestEventsReachAllCallersOfNext(t *testing.T) {
 	})
 }
 
-// While more than `roomy` bytes of requests are unanswered, a caller hands its request to another goroutine
-// and does not wait for the write. When the answers have come, a caller waits for the write again.
+// While more than `roomy` bytes of requests have no answer, a caller leaves its request to another goroutine,
+// and does not wait for the write. When the answers have come, callers wait for their writes again.
 func TestManyUnansweredBytesAreWrittenBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, l, g := linked(t)
@@ -267,7 +268,7 @@ func TestNumbersOfRequestsBeginAgain(t *testing.T) {
 	}
 }
 
-// The answer to an identity may come before earlier answers, which keep their order.
+// The answer to an identity may come before the answers to earlier requests. Those still come in their order.
 func TestAnswerToAnIdentityOvertakes(t *testing.T) {
 	c, l, _ := linked(t)
 	calls := []*call{&newGet("", "/a", noWatch).call, &newGet("", "/b", noWatch).call,
@@ -295,8 +296,8 @@ func TestAnswerToAnIdentityOvertakes(t *testing.T) {
 	must.Equal(t, c.Pending(), 0, "unanswered requests")
 }
 
-// A read fails between two servers, and its caller leaves before the Conn sends the read again. Then the Conn
-// does not send it again.
+// A server answers a read with CONNECTIONLOSS, and the caller leaves before the Conn repeats the read. Then
+// the Conn does not repeat it.
 func TestReadGivenUpBetweenTwoTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, l, g := linked(t)
@@ -369,8 +370,8 @@ func TestPausesGrow(t *testing.T) {
 	}
 }
 
-// By the client's clock a session is over after its timeout without a connection. A session that never had a
-// connection here has no such end.
+// If a session has been without a connection for its whole timeout, the client takes it for over. It cannot
+// tell that of a session that it has not yet connected to.
 func TestOutlived(t *testing.T) {
 	hourAgo := time.Now().Add(-time.Hour)
 	for name, x := range map[string]struct {

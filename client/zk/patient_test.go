@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server that keeps sending is not silent: not in the middle of a long answer, and not if each answer
-// begins before the client has read the previous one.
+// A server that keeps sending is not silent. It may be in the middle of a long answer, or it may begin each
+// answer before the client has read the one before.
 func TestServerThatSendsWithoutAPauseIsNotSilent(t *testing.T) {
 	const size, pieces = 60_000, 30 // a piece each second, and a timeout of 10 s
 	answer := jute.AppendInt(nil, size)

@@ -32,7 +32,7 @@ func TestSendSoon(t *testing.T) {
 		p = c.Pipe()
 		last := p.Delete(zk.Delete{Path: "/soon", Version: -1})
 		p.SendSoon()
-		must.OK(t, c.Close(ctx)) // also sends the request that SendSoon has left
+		must.OK(t, c.Close(ctx)) // Close also sends the request that still waits after SendSoon
 		must.Get(last.Wait(ctx))(t)
 	})
 }
@@ -85,7 +85,8 @@ func TestRequests(t *testing.T) {
 		must.Equal(t, made.Stat.Aversion, 1, "version of the ACL that SetACL returns")
 		acl, st := must.Get2(c.GetACL(ctx, "/a/box"))(t)
 		must.Get(c.Set(ctx, "/a", []byte(strings.Repeat("x", 400)), -1))(t)
-		must.Get(c.Get(ctx, "/a"))(t) // this answer may use the memory of the previous answer
+		// This answer may reuse the buffer of GetACL's answer, but must not change its results.
+		must.Get(c.Get(ctx, "/a"))(t)
 		must.Equal(t, st.Aversion, 1, "ACL %+v, %+v: st.Aversion", acl, st)
 		must.Equal(t, len(acl), 1, "ACL %+v, %+v: len(acl)", acl, st)
 		must.Equal(t, acl[0].ID, zk.DigestACL(zk.PermAll, "u", "p")[0].ID,
@@ -213,10 +214,10 @@ func TestNamesWithoutAllocation(t *testing.T) {
 			for name := range names.All() {
 				total += len(name)
 			}
-		}); n > 100 { // the goroutines of the server allocate as well
+		}); n > 100 { // up to 100 allocations may be the server's, which runs in this process
 			t.Errorf("%v allocations for 1000 names", n)
 		}
-		for name := range names.All() { // the loop may end early
+		for name := range names.All() { // a loop over the names may stop before the last one
 			expect.Equal(t, len(name), 44, "name %q", name)
 			break
 		}

@@ -59,7 +59,7 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 			select {
 			case <-rule.Acted():
 			default:
-				continue // another connection: the cut of an earlier round came late and broke this one
+				continue // the cut of an earlier round came late and ended this connection: begin again
 			}
 			rule.Remove()
 			n := must.Get(c.Get(ctx, "/r"))(t)
@@ -72,8 +72,8 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 	})
 }
 
-// The Conn repeats a read that failed between servers, as after the loss of a connection. A write that failed
-// there has an unknown outcome.
+// If a server answers CONNECTIONLOSS, because it lost its link to the leader, the Conn repeats a read. After
+// a write, it is then unknown whether the write took effect.
 func TestReadsThatFailedBetweenServersAreRepeated(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -131,7 +131,7 @@ func TestCodesThatLeaveTheOutcomeOpen(t *testing.T) {
 	})
 }
 
-// A read that failed between servers is not repeated for a caller that no longer waits.
+// If a server answers CONNECTIONLOSS to a read whose caller no longer waits, the Conn does not repeat it.
 func TestReadThatIsGivenUpIsNotRepeated(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -475,13 +475,13 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	leak.Check(t)
 	config := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond}
 	old, fresh := config.Start(t), config.Start(t)
-	// The limit is long: the Conn probes with a new session, and waits until the server has closed that session.
+	// An attempt may take long: the Conn opens another session and waits until the server has closed it.
 	opt := zk.Options{Timeout: time.Second, AttemptLimit: patience}
 	c, p := proxied(t, old.Addr, opt)
 	for made := 0; made < 5; made++ {
 		_, err := c.Create(within(t), zk.Create{Path: "/n-", Mode: zk.EphemeralSequential})
 		if errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrConnectionLost) {
-			// The machine stood still, so the test tries again.
+			// The machine was so slow that the session was lost. Begin again.
 			c, p = proxied(t, old.Addr, opt)
 			made = -1
 			continue
@@ -495,15 +495,15 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	is(t, c.Err(), zk.ErrSessionExpired)
 	left := fresh.Sessions()
 	expect.That(t, len(left) <= 0, "the question left sessions behind: %v", left)
-	// While no server lets the Conn begin another session, the Conn asks for the old session again and again,
-	// and does not give it up.
+	// As long as no server grants another session, the Conn keeps the old one, and asks for it again and
+	// again.
 	for {
 		c, p = proxied(t, old.Addr, zk.Options{Timeout: before.Timeout})
 		p.Blackhole(true)
 		if p.Connections() == 1 {
 			break
 		}
-		p.Blackhole(false) // the machine stalled: the server may have answered on another connection
+		p.Blackhole(false) // it connected twice, so the server may have answered: begin again
 	}
 	p.Cut()
 	select {
@@ -660,7 +660,7 @@ func TestServerThatDropsConnectionsIsAskedLessAndLess(t *testing.T) {
 	for range 5 {
 		last = soon(t, "another connection", taken)
 	}
-	// The first of the five comes at once, the next ones after 50, 100, 200 and 400 ms, less a quarter at most.
+	// The first of the five comes at once, the others after 50, 100, 200 and 400 ms, or up to a quarter less.
 	must.That(t, last.Sub(first) > 500*time.Millisecond, "six connections in %v", last.Sub(first))
 	must.OK(t, c.Close(within(t)))
 }

@@ -57,7 +57,8 @@ func TestWatches(t *testing.T) {
 	})
 }
 
-// TestWatchesComeAlong changes some nodes while the connection is lost, and others after.
+// TestWatchesComeAlong changes the watched nodes before the connection is lost, while it is lost, or after
+// the Conn has connected again.
 func TestWatchesComeAlong(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		o := dial(t, addr, zk.Options{})
@@ -113,7 +114,7 @@ func TestWatchesComeAlong(t *testing.T) {
 		}
 		p.Refuse(true)
 		p.Cut()
-		for i := n; i < 2*n; i++ { // while away
+		for i := n; i < 2*n; i++ { // changes while the connection is lost
 			must.OK(t, ws[i].change(path(i)))
 		}
 		p.Refuse(false)
@@ -121,7 +122,7 @@ func TestWatchesComeAlong(t *testing.T) {
 			ev := fired(t, ws[i].w)
 			must.Equal(t, ev, ws[i].want, "%d: event %v", i, ev)
 		}
-		for i := 2 * n; i < 3*n; i++ { // after
+		for i := 2 * n; i < 3*n; i++ { // changes after the Conn has connected again
 			select {
 			case <-ws[i].w.Fired():
 				t.Fatalf("%d: event %v of nothing", i, ws[i].w.Event())
@@ -190,7 +191,7 @@ func TestSubscription(t *testing.T) {
 		p.Cut()
 		next(all, zk.EventResumed, "/s")
 		next(one, zk.EventResumed, "/s/b")
-		must.OK(t, c.Sync(ctx, "/s")) // the watches were sent before the sync
+		must.OK(t, c.Sync(ctx, "/s")) // the server has set the watches again when it answers this sync
 		change()
 		check()
 		must.OK(t, all.Close(ctx))
@@ -204,8 +205,8 @@ func TestSubscription(t *testing.T) {
 	})
 }
 
-// In TestEventBeforeNewState one goroutine changes a node, and another reads and watches it. When this one
-// has read a new version, it must have had the event.
+// In TestEventBeforeNewState one goroutine changes a node, and another reads and watches the node. When a
+// read returns a new version, the event of that change must have come already.
 func TestEventBeforeNewState(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -243,8 +244,8 @@ func TestEventBeforeNewState(t *testing.T) {
 	})
 }
 
-// A server does not report the end of a node to a client that may not read it. Once an answer shows that the
-// node is gone, the Conn drops the watch instead of keeping it forever.
+// If a client may not read a node, the server does not tell it when the node is gone. When another answer
+// shows that, the Conn drops its watch of the node, which would otherwise stay forever.
 func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		owner := dial(t, addr, zk.Options{Auth: []zk.Auth{{Scheme: "digest", Secret: []byte("owner:x")}}})
@@ -317,9 +318,9 @@ func TestSubscriptionsOfOneNode(t *testing.T) {
 	})
 }
 
-// A subscription of one node and a recursive subscription of the same node report the same events as each of
-// them alone, also after one of them ends, and on the next connection. A ZooKeeper before 3.9 keeps only the
-// later watch.
+// A node has both a plain and a recursive subscription. Each reports the same events as it would alone, also
+// after the other one ends, and on the next connection. A ZooKeeper before 3.9 keeps only the later of the
+// two watches.
 func TestKindsOfSubscriptionsOfOneNode(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		for i, order := range []struct{ first, second, closes bool }{
@@ -371,7 +372,8 @@ func TestKindsOfSubscriptionsOfOneNode(t *testing.T) {
 	})
 }
 
-// If the server sets a subscription after its caller has stopped waiting, the Conn drops the subscription.
+// A caller stops waiting before the server has set its subscription. When the server has set it, the Conn
+// drops it.
 func TestSubscriptionThatIsGivenUp(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -404,7 +406,7 @@ func TestLoneSubscriptionComesAlong(t *testing.T) {
 			s := must.Get(c.Subscribe(ctx, path, recursive))(t)
 			p.Cut()
 			must.Equal(t, must.Get(s.Next(ctx))(t), zk.Event{Type: zk.EventResumed, Path: path})
-			must.OK(t, c.Sync(ctx, path)) // the watches were sent before the sync
+			must.OK(t, c.Sync(ctx, path)) // the server has set the watches again when it answers this sync
 			node(t, c, path, "")
 			node(t, c, path+"/a", "")
 			want := zk.Event{Type: zk.EventChildrenChanged, Path: path}

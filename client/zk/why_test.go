@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// Whichever step fails, the Conn knows whether the peer closed the connection without an answer. A peer that
-// answers, and one that cannot be reached, are other cases.
+// Whichever step of a connection fails, the Conn knows if the peer closed it without an answer. It does not
+// confuse that with a peer that answers, or with one that it cannot reach.
 func TestErrorsThatSayNothing(t *testing.T) {
 	op := func(name string, err error) error {
 		return &net.OpError{Op: name, Net: "tcp", Source: &net.TCPAddr{Port: 40123}, Addr: &net.TCPAddr{Port: 2181},

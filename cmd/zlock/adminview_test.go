@@ -80,7 +80,7 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 			expect.Has(t, text, w, "is missing in")
 		}
 	}
-	// The admin listener and the nodes give the same answer.
+	// zlock prints the same locks whether it asks the server (--server) or reads the nodes.
 	for _, args := range [][]string{{"ls", "-R", "-o", "plain"}, {"ls", "/app", "-o", "plain"},
 		{"ls", "/", "-o", "plain"}, {"ls", "-o", "plain", "--chroot", "/app"}} {
 		cut := func(s string) (first []string) {

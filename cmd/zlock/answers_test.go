@@ -46,7 +46,7 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 		command, _, _ := strings.Cut(name, " ")
 		for answers := 1; answers <= 4; answers++ {
 			if name == "run -n" && answers != 2 {
-				continue // with -n zlock always waits for the whole AnswerTimeout, so one round is enough
+				continue // with -n, zlock always waits for the whole AnswerTimeout, so do this only once
 			}
 			t.Run(fmt.Sprintf("%s after %d", name, answers), func(t *testing.T) {
 				t.Parallel()

@@ -207,7 +207,7 @@ func TestCommandDiesAtTheLimitOfAStoppedZlock(t *testing.T) {
 	t.Error("the machine is too busy to end a process")
 }
 
-// pauses() begins to watch this process for pauses. The returned function reports the longest one since then.
+// pauses() begins to watch for pauses of this process. longest() returns the longest one since then.
 func pauses() (longest func() time.Duration) {
 	stop, most := make(chan struct{}), make(chan time.Duration)
 	go func() {
@@ -236,8 +236,8 @@ func TestSignalForTheParentReachesZlock(t *testing.T) {
 	expect.Equal(t, exitCode(r.cmd.Wait()), 9, "exit code")
 }
 
-// An interrupt for COMMAND's parent also reaches COMMAND in the foreground, although the guard is not in the
-// process group that a terminal signals.
+// If COMMAND runs in the foreground, an interrupt for its parent also reaches COMMAND. A terminal does not
+// send the guard this signal, because the guard is in another process group.
 func TestInterruptOfTheParentReachesCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap 'exit 9' INT; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
@@ -245,8 +245,8 @@ sleep .7; kill -INT $PPID; while :; do sleep .02; done`, "/p", "--foreground")
 	expect.Equal(t, exitCode(r.cmd.Wait()), 9, "exit code")
 }
 
-// The guard stays until the lock is given back and the session is closed. So a zlock that is killed earlier
-// leaves no lock behind. elect --restart starts a new guard for its next wait, for the same purpose.
+// The guard lives until zlock has given back the lock and closed the session. If zlock is killed before that,
+// the guard does this, and no lock stays behind. elect --restart starts a new guard for each wait.
 func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 	t.Parallel()
 	const long = "40"
@@ -374,8 +374,8 @@ func exitCode(err error) int {
 	return 0
 }
 
-// In the foreground COMMAND has no group of its own. zlock finds what COMMAND leaves behind among the orphans
-// that it adopts.
+// COMMAND in the foreground has no process group of its own. zlock still finds what COMMAND leaves behind,
+// because zlock adopts orphans.
 func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
@@ -392,8 +392,8 @@ func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 	must.That(t, !supervise.Alive(pid), "process %d is alive, %v", pid, err)
 }
 
-// If a process in zlock's group is stopped when COMMAND ends, and there is no terminal, the system sends the
-// group no SIGHUP. So the script that called zlock continues.
+// When COMMAND ends, another process in zlock's group is stopped, and there is no terminal. The group must
+// then get no SIGHUP, so that the script that called zlock continues.
 func TestForegroundCommandSparesTheGroup(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `sleep 60 & kill -STOP $!
@@ -405,8 +405,8 @@ func TestForegroundCommandSparesTheGroup(t *testing.T) {
 	must.Has(t, string(out), "zlock says 0\n", "the script: standard output")
 }
 
-// When zlock is killed, the guard ends all processes that come from COMMAND, even if COMMAND itself has
-// already ended.
+// When zlock is killed, its guard ends all processes that come from COMMAND. It does so even if COMMAND
+// itself has already ended.
 func TestForegroundGuardEndsWhatAnObedientCommandLeavesBehind(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")

@@ -51,7 +51,8 @@ func TestHelpIsInColumns(t *testing.T) {
 
 var shownDefault = regexp.MustCompile(`\((?:[A-Z_]+; )?default:? ([^)]*)\)`)
 
-// byHand names the flags whose help text contains the default as text, each with the default in force.
+// byHand lists the flags whose help text names the default in its own words. For each flag it has the default
+// that zlock uses.
 var byHand = map[string]string{
 	"servers":         "127.0.0.1:2181",
 	"admin-addr":      "127.0.0.1:8181",
@@ -62,7 +63,7 @@ var byHand = map[string]string{
 	"foreground":      "if standard input is a terminal",
 }
 
-// Each default in a help text is the value in force. Each value in force is shown, unless it is empty.
+// Each default in a help text is the one that zlock uses. All defaults are shown, except empty ones.
 func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 	for _, c := range program(new(call.App)).Commands {
 		if c.Hidden {

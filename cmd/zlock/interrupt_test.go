@@ -84,7 +84,7 @@ func TestInterruptEndsTheLoopOfAShell(t *testing.T) {
 	}
 }
 
-// If all servers are gone, a zlock that has lost its lock ends without a wait.
+// If all servers are gone, a zlock that has lost its lock ends at once, and does not wait for them.
 func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -121,7 +121,7 @@ func lossWithDeadServers(t *testing.T) time.Duration {
 	line := make([]byte, 100)
 	out.Read(line)
 	p.Close()
-	_, _ = out.Read(line) // zlock has reported the loss
+	_, _ = out.Read(line) // returns when zlock has reported the loss
 	told := time.Now()
 	cmd.Wait()
 	took := time.Since(told)
@@ -185,7 +185,7 @@ func (c *talker) client(t *testing.T) *client.Client {
 	return cl
 }
 
-// If the lock is lost before the input ends, zlock hold fails, whichever of the two it notices first.
+// The lock is lost just before the input ends. zlock hold fails, whichever of the two it notices first.
 func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -207,8 +207,7 @@ func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 	}
 }
 
-// If the client that asks for a lock gives no name, like a client of Curator, zlock hold still reports the
-// request.
+// If a client asks for a lock without a name, as Curator's clients do, zlock hold still reports the request.
 func TestHoldNamesTheClientThatAsksForTheLock(t *testing.T) {
 	t.Parallel()
 	c := startTalker(t, filepath.Join(built.dir, "zlock"), "hold", "/h")

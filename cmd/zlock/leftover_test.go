@@ -60,8 +60,8 @@ func TestKilledZlockLeavesNothing(t *testing.T) {
 	}
 }
 
-// A user who kills all processes named zlock does not kill the guard, which has another name. So the guard
-// ends a COMMAND that ignores TERM.
+// If a user kills all processes named zlock, the guard survives, because it has another name. It then ends a
+// COMMAND that ignores TERM.
 func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap "" TERM HUP; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .1; done`, "/l", "-k", "0.5")
@@ -119,7 +119,7 @@ func TestGuardDoesNotSpin(t *testing.T) {
 			guard := guardOf(t, r.cmd.Process.Pid)
 			syscall.Kill(r.cmd.Process.Pid, sig)
 			if sig == syscall.SIGSTOP {
-				r.awaitGone(t, time.Minute) // the guard acts at a deadline that zlock may have moved
+				r.awaitGone(t, time.Minute) // the guard acts only at its deadline, so wait until COMMAND is gone
 			}
 			before := ticks(t, guard)
 			time.Sleep(2 * time.Second)
@@ -247,7 +247,9 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 			r := startCommand(t, escaped+tc.script, "/l", "--contain", "-k", "0.3")
 			zlock := r.cmd.Process.Pid
 			guard := guardOf(t, zlock)
-			all := descendantsOf(guard) // the keeper and its processes
+			// The processes in the namespace: its first process, which is called keeper, COMMAND and its
+			// child.
+			all := descendantsOf(guard)
 			must.That(t, len(all) >= 3, "keeper, COMMAND and its child are %v", all)
 			tc.end(r, guard)
 			if code := exitCode(r.cmd.Wait()); code != tc.code {
@@ -355,7 +357,8 @@ done`
 	return func() { in.Close(); cmd.Wait() }, nil
 }
 
-// leftovers() returns the processes of the tests that still run after the time `within`, without the server.
+// leftovers() returns the processes of the tests that still run after the time `within`. It leaves out
+// servers.
 func leftovers(within time.Duration) (list []string) {
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
 		list = nil

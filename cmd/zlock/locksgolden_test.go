@@ -332,9 +332,8 @@ func (m *masked) put(into *bytes.Buffer, title, objects string) {
 	}
 }
 
-// A forest has locks of all layouts and kinds. The answers about these locks equal the files of
-// testdata/locks. They come from the server's admin listener, and from zlock with -o json, both by nodes and
-// with --server.
+// The test makes locks of all layouts and kinds. The server's admin listener, zlock that reads the nodes, and
+// zlock --server must describe these locks as the files of testdata/locks do.
 func TestWhatIsToldOfLocks(t *testing.T) {
 	env, admin, paths := planted(t)
 	files := map[string]*bytes.Buffer{}

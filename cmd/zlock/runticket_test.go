@@ -117,7 +117,7 @@ func TestCommandsOfThePageRun(t *testing.T) {
 		_, err := os.Stat(file)
 		switch mine := strings.Contains(line[1], "--ticket-file t"); {
 		case args[0] == "take":
-			_ = os.Remove(file) // the file holds the ticket of another path
+			_ = os.Remove(file) // an earlier line has left the ticket of another path in this file
 		case mine && err != nil:
 			s.zlock(0, "take", "--ticket-file", "t", fmt.Sprint("/again/", n))
 		}
@@ -125,12 +125,14 @@ func TestCommandsOfThePageRun(t *testing.T) {
 	}
 }
 
-// If the hold ends between two requests while COMMAND runs, the exit code says so, even if COMMAND succeeds.
+// A hold may end between two of zlock's requests, while COMMAND runs. The exit code says so, even if COMMAND
+// succeeds.
 func TestRunUnderATicketThatAnotherEnded(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)
 	zlock := filepath.Join(built.dir, "zlock")
-	for _, give := range []string{"--give", "--leave"} { // the second run has no --give
+	// The second run does without --give: --leave takes its place.
+	for _, give := range []string{"--give", "--leave"} {
 		s.zlock(0, "take", "--ticket-file", "a", "/l")
 		_, errs := s.zlock(call.ExitLost, "run", "--ticket-file", "a", give, "-c", "cp a b && "+zlock+
 			" give --ticket-file b")
@@ -256,7 +258,7 @@ func TestTakeLeavesNoTicketThatItDoesNotTell(t *testing.T) {
 	expect.Has(t, errs, "zlock give")
 }
 
-// While zlock take waits for the lock, a server must answer within the same time as without a wait.
+// If no server answers, zlock take gives up after --timeout, even if it may wait for the lock much longer.
 func TestTakeGivesUpWithoutServersWhileItWaits(t *testing.T) {
 	t.Parallel()
 	const wait = 30 * time.Second

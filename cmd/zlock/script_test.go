@@ -238,7 +238,7 @@ func TestReadmeExamplesWork(t *testing.T) {
 	must.Equal(t, len(lines), 1, "number of lines %v", lines)
 	must.Equal(t, len(found), 2, "length of %v", found)
 	must.Equal(t, found[0][1], "go", "found")
-	// zlockd and the module are in the same directory, as the text says.
+	// As first-minutes.md says, zlockd and the user's module are beside each other in one directory.
 	dir := t.TempDir()
 	root := must.Get(filepath.Abs("../.."))(t)
 	must.OK(t, os.Symlink(root, filepath.Join(dir, "zlockd")))

@@ -115,7 +115,8 @@ func TestContainedZlockEndsStrays(t *testing.T) {
 	t.Parallel()
 	needsNamespaces(t)
 	file := filepath.Join(t.TempDir(), "pid")
-	// As the leader of a group, setsid would return at once. So COMMAND waits until the child writes the file.
+	// If setsid leads a process group, it starts its command in another process and returns at once. So
+	// COMMAND waits until the child writes the file.
 	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--contain", "-k", "1", "/l", "--", "sh", "-c",
 		`zlock run -k .3 /m -- sh -c '
 			setsid sh -c "(trap \"\" TERM; while :; do sleep .05; done) & echo \$! >\$F"

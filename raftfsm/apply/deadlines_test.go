@@ -32,7 +32,8 @@ func TestG10DeadlinesOfSessions(t *testing.T) {
 		left(1, 500*time.Millisecond)
 		tr.Heard([]state.Touch{{Session: 1, Age: 100}, {Session: 2, Age: 800}, {Session: 3, Age: 0}})
 		left(1, 900*time.Millisecond)
-		left(2, 2500*time.Millisecond) // not less: the leader has heard from session 2 since then
+		// The touch of session 2 is older than what the leader already knew, so it changes nothing.
+		left(2, 2500*time.Millisecond)
 		expect.Equal(t, len(tr.All()), 2, "sessions with a deadline")
 		// The leader must check again at the first deadline, or sooner.
 		expect.Equal(t, tr.Next(0, 400*time.Millisecond), 400*time.Millisecond)

@@ -46,8 +46,8 @@ func refuses(t *testing.T, a *applied.State) {
 	}
 }
 
-// A server is told to apply an entry that is not yet durable on its own disk, and the disk fails. The failure
-// ends the server, and the state does not get the entry.
+// An entry is committed, but not yet durable on this server's own disk, and the disk fails. The server ends,
+// and its state does not get the entry.
 func TestServerWhoseDiskFailedStandsStill(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -105,7 +105,7 @@ func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
 	}
 	expect.Equal(t, len(tr.All()), 0, "deadlines of sessions that ended")
 	next := a.Lead()
-	a.Leave(tr) // the end of an old term does not end the new one
+	a.Leave(tr) // this ends only the old term, not the new one
 	expect.Equal(t, a.Deadlines(), next)
 	a.Leave(next)
 	expect.That(t, a.Deadlines() == nil, "the deadlines stay behind their term")
@@ -113,7 +113,8 @@ func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
 	expect.Equal(t, len(next.All()), 0, "deadlines that a former leader keeps")
 }
 
-// The server measures a replay once: when it has applied the last of the entries that it found at its start.
+// The server measures once how long it took to replay its log: when it has applied the last entry that was
+// there at its start.
 func TestReplayIsMeasuredAtItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,9 +164,9 @@ func (w *teller) tell(what string, zxid int64) {
 func (w *teller) Events(zxid int64, _ []tree.Event)     { w.tell("change", zxid) }
 func (w *teller) Done(o *state.Outcome, _ *state.State) { w.tell("outcome", o.Zxid) }
 
-// While a server applies an entry, it sends other replies too, for example to pings. The zxid in such a reply
-// is not lower than the zxid of any outcome that was sent. It is lower than the zxid of a change whose event
-// was not sent yet: otherwise a client that reconnects would not ask for the event.
+// While a server applies an entry, it also sends other replies, for example to pings. The zxid in such a
+// reply must be at least that of each outcome that was sent. It must be lower than the zxid of a change whose
+// event was not sent yet: with a higher one, a client that reconnects would not ask for the event.
 func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
 	t.Parallel()
 	w := new(teller)
@@ -190,7 +191,7 @@ func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
 		"change 3 at 2, outcome 3 at 3")
 }
 
-// A leader notes that a session deleted a node which had siblings: the session may pass a lock on. A leader
+// If a session deletes a node that has siblings, it may pass a lock on, and the leader notes this. The leader
 // does not note the delete of the last node in a directory, nor the end of a session.
 func TestDeletesBesideOthersPassOn(t *testing.T) {
 	t.Parallel()
@@ -224,8 +225,8 @@ func TestDeletesBesideOthersPassOn(t *testing.T) {
 		"a client that is gone does not queue again")
 }
 
-// The newest entry shows how far the leader's clock is ahead of this server's. An entry with a time before
-// this server's time shows nothing.
+// The newest entry shows how far the leader's clock is ahead of this server's. If the entry's time is before
+// this server's time, it shows nothing.
 func TestClockOfTheLeader(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	f := apply.New(apply.Options{ID: 1, Cluster: "c", Observer: new(applied.Ear),

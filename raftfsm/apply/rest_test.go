@@ -17,7 +17,7 @@ func TestWriterOfASnapshotRestsAsLongAsItReads(t *testing.T) {
 		{readRest - 1, 0},
 		{readRest, readRest},
 		{20 * readRest, 20 * readRest},
-		{time.Minute, 50 * readRest}, // as if the process had stood still
+		{time.Minute, 50 * readRest}, // the process stood still for a minute, but the rest has a limit
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &snapshot{f: &FSM{}}

@@ -57,8 +57,8 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
-// A server has one snapshot or backup open at a time. While it is open, another snapshot is refused, and
-// another backup waits. While a restore is under way, no snapshot is taken.
+// A server has one open snapshot or backup at a time. Until it is closed, another snapshot is refused, and
+// another backup waits. During a restore, a snapshot is refused, too.
 func TestOneSnapshotAtATime(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -159,8 +159,9 @@ func TestSnapshotTellsThatTheMembersArePublished(t *testing.T) {
 	}
 }
 
-// A server that has verified a received snapshot keeps the state, and installs this snapshot without reading
-// its file again. The test shows this with half a file, from which no server can read a state.
+// To verify a received snapshot, a server reads its state, and keeps this state. When it installs the
+// snapshot, it does not read the file again. The test shows this with half a file, from which no state can be
+// read.
 func TestSnapshotThatWasReadIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	file := func(index, term uint64) []byte {
@@ -205,9 +206,8 @@ func (w *waits) Done(o *state.Outcome, _ *state.State) {
 	}
 }
 
-// A snapshot from the leader hides the outcomes of pending requests. A request that the snapshot covers gets
-// the outcome "unknown". If the snapshot hides that the stream was opened or removed, all requests get this
-// outcome.
+// A snapshot from the leader may cover requests of this server, which then get the outcome "unknown". If the
+// snapshot may also cover that the server's stream was opened or removed, all its requests get this outcome.
 func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	t.Parallel()
 	from := applied.New()
@@ -221,8 +221,9 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	stream(2)
 	file := writtenBy(t, from, state.Position{Index: 9, Term: 3})
 	for _, c := range []struct {
-		birth          uint32
-		nonce          int64 // nonce of the server's own request for a stream; in the snapshot it is 1
+		birth uint32
+		// Nonce with which this server asked for a stream; the stream in the snapshot has nonce 1.
+		nonce          int64
 		unknown, stays int
 		then           uint32
 		reopens        int
@@ -354,7 +355,8 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	})}
 	must.OK(t, snap.Persist(sink), "R24")
 	snap.Release()
-	// An entry waits for the read of one piece at most, however slow the disk is.
+	// However slow the disk is, no entry waits for it: an entry waits at most while one piece of the state is
+	// read.
 	must.That(t, entries >= 100, "R24: %d entries between the pieces of %d bytes", entries, size)
 	expect.That(t, size/entries <= 256<<10, "R24: %d entries between the pieces of %d bytes", entries, size)
 	reads := 0
@@ -385,8 +387,9 @@ type refusedSink struct{ discard }
 
 func (refusedSink) Close() error { return errors.New("a newer one was sent") }
 
-// While a server writes its own snapshot, another server's snapshot replaces the state. Then the sink refuses
-// the server's own snapshot. The log after the new state counts zero requests and bytes, not fewer.
+// While a server writes its own snapshot, another server's snapshot replaces the state. The server's own
+// snapshot is then refused. After that the log counts zero requests and bytes towards the next snapshot, not
+// fewer.
 func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

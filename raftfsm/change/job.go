@@ -21,7 +21,8 @@ type Job struct {
 
 // Step is one line of the answer to a job.
 type Step struct {
-	// this line replaces the previous line of the same kind; empty: every line stays
+	// Kind names lines that replace each other: this line replaces the previous line of the same kind. A line
+	// without a kind replaces nothing.
 	Kind string `json:"kind,omitempty"`
 	Text string `json:"text,omitempty"`
 	Done bool   `json:"done,omitempty"` // this is the last line; the job is done unless there is an error

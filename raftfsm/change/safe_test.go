@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A change is safe if most of the voters that it leaves follow the leader.
+// A change of members is safe if most voters of the new configuration follow the leader.
 func TestMajorityThatFollowsRemains(t *testing.T) {
 	for name, c := range map[string]struct {
 		voters []uint32

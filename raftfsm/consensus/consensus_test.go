@@ -105,8 +105,8 @@ func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
 
 func (badLog) StoreLog(*raft.Log) error { return errBadLog }
 
-// The cache passes on the error of the log below, for entries that it keeps and for entries that it does not
-// keep.
+// The log cache returns the errors of the log to which it writes, both for entries that it keeps and for
+// entries that are too long to keep.
 func TestLogCacheTellsErrors(t *testing.T) {
 	c := must.Get(newLogCache(badLog{raft.NewInmemStore()}))(t)
 	for _, size := range []int{1, cacheLongest, cacheLongest + 1} {

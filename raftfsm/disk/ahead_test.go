@@ -91,8 +91,8 @@ func TestAheadLeadersEntriesAreReadableAtOnce(t *testing.T) {
 	expect.That(t, count != 0, "the append is not counted")
 }
 
-// An operation on the log waits until its own write and all earlier writes are durable, unless a leader
-// appends clients' entries.
+// When an operation on the log returns, its own write and all earlier writes are durable. Only a leader that
+// appends clients' entries does not wait for that.
 func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 	leads, follows := func() bool { return true }, func() bool { return false }
 	for what, c := range map[string]struct {
@@ -213,9 +213,9 @@ func orders(n int, f func(order []int)) {
 	next()
 }
 
-// A leader sends snapshots and entries over several connections, gives up, and sends again, so its messages
-// come in any order. The follower never goes back, and keeps each entry that it acknowledged. It accepts the
-// leader's later entries after a limited number of messages.
+// A leader sends snapshots and entries over several connections, and sends again what failed. So its messages
+// come in any order. The follower must never go back, and must keep each entry that it acknowledged. After a
+// limited number of messages it accepts the leader's later entries.
 func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 	s10, s20 := snapshotOf(t, 10), snapshotOf(t, 20)
 	const end = 30 // last entry of the leader's log, which starts at entry 15
@@ -229,7 +229,7 @@ func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 				f := startFollowerWith(t, kind, fsm)
 				defer f.stop()
 				acked := uint64(0)
-				// In half of the orders Port.toRaft answers the late snapshots.
+				// In half of the orders raft does not get the late snapshots: Port.toRaft has answered them.
 				relayed := order[0]%2 == 0
 				snapshot := func(index uint64, b []byte) bool {
 					if relayed && f.d.HasApplied(index) {

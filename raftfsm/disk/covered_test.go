@@ -31,9 +31,10 @@ func (nothing) Restore(r io.ReadCloser) error {
 	return err
 }
 
-// A follower gets a snapshot up to entry 10, and then entry 11. Either it stores this entry and the answer
-// gets lost, or its log has twenty entries of an older term. In both cases the leader's next attempts
-// succeed, with each kind of log. Without package disk, raft would send the snapshot forever.
+// A follower gets a snapshot up to entry 10, and then entry 11. In one case it stores entry 11, but the
+// answer gets lost. In the other case its log has twenty entries of an older term. In both cases the next
+// entries from the leader are accepted, with each kind of log. Without package disk, raft would send the
+// snapshot forever.
 func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	var content bytes.Buffer
 	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
@@ -46,7 +47,7 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 			expect.That(t, f.put(2, 10, 2, 11, 12), "the same entry and one more are refused")
 			f.holds(2, 11, 12)
 
-			// The log of a leader does not answer for an entry that only its snapshot has.
+			// A leader finds no entry in its log that only its snapshot covers.
 			f.d.Ahead(func() bool { return true }, false)
 			expect.Is(t, f.d.Log().GetLog(10, new(raft.Log)), raft.ErrLogNotFound,
 				"a leader reads an entry that it does not have")
@@ -72,7 +73,7 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	}
 }
 
-// If a second copy of a snapshot comes late, the entries that were stored after the first copy stay, because
+// A second copy of a snapshot may come late. Entries that were stored after the first copy then stay, because
 // the leader relies on them.
 func TestF5LateSnapshotLeavesTheLog(t *testing.T) {
 	var content bytes.Buffer
@@ -199,9 +200,9 @@ func (f *follower) holds(term uint64, entries ...uint64) {
 	}
 }
 
-// A server writes its own snapshot so slowly that another server's snapshot replaces the whole log before the
-// end. Its own snapshot is then not the newest, and must fail. Otherwise raft would take it for the newest,
-// and a leader would send the snapshot again and again instead of entries.
+// While a server slowly writes its own snapshot, another server's newer snapshot replaces the whole log. The
+// server's own snapshot must then fail. Otherwise raft would take it for the newest, and a leader would send
+// snapshots again and again instead of entries.
 func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt", "memory"} {
 		t.Run(kind, func(t *testing.T) {
@@ -218,7 +219,7 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 			}
 			own := create(5)
 			early := create(5)
-			if err := early.Close(); err != nil { // raft has not recorded it yet
+			if err := early.Close(); err != nil { // early is on the disk, but raft has not recorded it yet
 				t.Fatal(err)
 			}
 			expect.Fails(t, f.send(&content),
@@ -307,8 +308,8 @@ func membersAt(index uint64) []byte {
 	return raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "1", Address: at}}})
 }
 
-// The disk pairs members with the index of their own entry, even while the entry of the next members is on
-// its way to the disk (R21).
+// The disk always knows the members together with the index of their own entry. This holds even while an
+// entry with other members is on its way to the disk (R21).
 func TestR21MembersHaveTheIndexOfTheirEntry(t *testing.T) {
 	d := &Disk{}
 	a := []raft.Server{{ID: "1", Address: "a:1"}, {ID: "2", Address: "a:2"}}

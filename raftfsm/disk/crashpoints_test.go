@@ -22,10 +22,9 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// This file tries each crash point. A script of elections, entries, snapshots, changes of members and
-// restarts runs on a simulated disk, once for each disk operation in the script. At that operation the server
-// ends, by kill -9 or a loss of power. Then it starts again, and its state must agree with its answers to
-// other servers.
+// The tests of this file end a server at each operation of its disk, by kill -9 or a loss of power. A script
+// of elections, entries, snapshots, changes of members and restarts runs once for each operation, on a
+// simulated disk. Then the server starts again, and its state must agree with its answers to other servers.
 
 // The type crashed is a server whose disk ends at a chosen operation. What its process does after that
 // changes nothing on the disk.
@@ -324,7 +323,7 @@ func (c *crashed) check(was told) {
 			}
 		}
 	}
-	// If a leader's log starts after the snapshot that it sent, it continues with the entries after the
+	// If a leader sent this snapshot because its log starts after it, it goes on with the entries after the
 	// snapshot.
 	next := term + 1
 	if c.d.covered.newest() == sentIndex && was.last <= sentIndex &&
@@ -332,10 +331,11 @@ func (c *crashed) check(was told) {
 		c.t.Errorf("%s: it takes no entries behind the snapshot up to %d that it was sent", c.what, sentIndex)
 		return
 	}
-	// Any other leader finds the last entry that both logs have. The server takes the entries after it.
+	// Any other leader first finds the last entry that is in both logs. The server takes the entries after
+	// that one.
 	_, have, _ := c.d.Promised()
 	var l raft.Log
-	lastTerm := uint64(2) // the term at the end of a snapshot
+	lastTerm := uint64(2) // if only a snapshot has entry `have`, its term is 2
 	if have > 0 && c.d.Log().GetLog(have, &l) == nil {
 		lastTerm = l.Term
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server refuses a directory that may hold another server's data, and writes nothing there. Other files are
-// no reason to refuse a new data directory.
+// A server refuses a directory that may hold another server's data, and writes nothing there. A new data
+// directory may contain other files.
 func TestForeignDirectoriesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -33,8 +33,8 @@ func (s *synced) SyncDir(dir string) error {
 	return s.FS.SyncDir(dir)
 }
 
-// An operator may delete the source once a directory is made from it. So after a loss of power the new
-// directory and its new parents must still be there.
+// When a directory was made from a source, the operator may delete the source. So the new directory, and
+// parents that were made for it, must survive a loss of power.
 func TestFoundDirectoryIsDurable(t *testing.T) {
 	s := &synced{FS: osFiles.FS}
 	osFiles.FS = s
@@ -82,7 +82,7 @@ func TestIdentityCutShortIsDamaged(t *testing.T) {
 	id := Identity{Server: 3, Incarnation: "i", Cluster: "c"}
 	must.OK(t, d.saveIdentity(id))
 	whole := must.Get(os.ReadFile(d.sub(identityFile)))(t)
-	for n := range len(whole) - 1 { // the last byte is the end of the line
+	for n := range len(whole) - 1 { // without its last byte, a newline, the identity is still whole
 		must.OK(t, os.WriteFile(d.sub(identityFile), whole[:n], 0o600))
 		got, err := d.loadIdentity(3, rand.Reader)
 		if expect.Fails(t, err, "%d of %d bytes", n, len(whole)) {
@@ -99,8 +99,8 @@ func TestIdentityCutShortIsDamaged(t *testing.T) {
 	}
 }
 
-// After a received snapshot a log in bolt has a hole: an old entry, and then the entries after the snapshot.
-// The check of the log accepts this hole. It refuses a missing entry that no snapshot covers.
+// After a received snapshot, a log in bolt has an old entry, a hole, and the entries after the snapshot. The
+// check of the log accepts this hole. It refuses an entry that is missing in the log and in the snapshot.
 func TestCheckAcceptsAHoleThatASnapshotCovers(t *testing.T) {
 	log := raft.NewInmemStore()
 	for _, i := range []uint64{3, 9, 10} {

@@ -33,8 +33,8 @@ func filled(t *testing.T) string {
 	return dir
 }
 
-// A server refuses a directory that has lost a part, and does not treat it as empty: the server has voted,
-// and other servers rely on the entries that it acknowledged.
+// A server refuses a directory that has lost a part. It must not take it for empty, because it has voted, and
+// other servers rely on the entries that it acknowledged.
 func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 	for _, part := range []string{"raft", "raft/stable.db", "raft/log", "snapshots", "identity"} {
 		for _, starts := range []int{0, 1} { // number of starts since the directory was filled

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A closed data directory can be opened at once, even if a process that was just started still has a copy of
-// the descriptor of its lock.
+// A process that was just started may still have a copy of the descriptor of a directory's lock. Once the
+// directory is closed, it can be opened at once all the same.
 func TestClosedDirectoryIsFree(t *testing.T) {
 	path := t.TempDir()
 	first := must.Get(openDataDir(path, osFiles))(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// If a follower ends after it has published its leader's snapshot and before it empties its log, it accepts
-// the leader's next entries after a restart, whatever its log held. It keeps entries that agree with the
-// snapshot, and drops entries of another history.
+// A follower ends after it has published its leader's snapshot, but before it has emptied its log. After a
+// restart it accepts the leader's next entries, whatever its log held. It keeps entries that agree with the
+// snapshot, and drops those of another history.
 func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {
 		for _, c := range []struct {
@@ -62,8 +62,8 @@ func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
 	}
 }
 
-// A snapshot up to entry 100 has replaced a log up to entry 102. The log answers for these entries until
-// other entries are stored.
+// A snapshot up to entry 100 has replaced a log up to entry 102. Until other entries are stored, the log
+// returns a stand-in for each entry from 100 to 102.
 func TestLogAnswersForAllThatASnapshotReplaced(t *testing.T) {
 	var c covered
 	c.snapshot(100, 5, config{})
@@ -76,13 +76,13 @@ func TestLogAnswersForAllThatASnapshotReplaced(t *testing.T) {
 	expect.That(t, !c.get(101, new(raft.Log)), "entry 101 is still known when others were stored")
 }
 
-// The log answers for the last entries of the newest two snapshots: a leader may still compare its log with
-// the older snapshot.
+// The log returns a stand-in for the last entry of each of the newest two snapshots: a leader may still
+// compare its log with the older one.
 func TestLogAnswersForTheLastTwoSnapshots(t *testing.T) {
 	var c covered
 	c.snapshot(50, 2, config{})
 	c.snapshot(100, 5, config{})
-	c.snapshot(100, 5, config{}) // the snapshot is opened after its publication, and recorded again
+	c.snapshot(100, 5, config{}) // a snapshot is recorded twice: when it is published and when it is opened
 	for index, term := range map[uint64]uint64{50: 2, 100: 5} {
 		var l raft.Log
 		must.That(t, c.get(index, &l), "entry %d, the end of a snapshot, is not known", index)

@@ -21,8 +21,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server verifies a snapshot from another server before it publishes the snapshot. If the snapshot is
-// faulty, it does not blame its own disk. It does not verify its own snapshots.
+// A server verifies a snapshot from another server before it publishes the snapshot. The error of a faulty
+// snapshot does not say that the server's own disk is damaged. A server does not verify its own snapshots.
 func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 	var good bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2})

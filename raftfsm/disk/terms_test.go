@@ -54,8 +54,8 @@ func hasVoted(t *testing.T) (dir, file string, v voted) {
 	return dir, filepath.Join(dir, "raft", "stable.db"), v
 }
 
-// A wrong bit anywhere in the file with the term and the vote is refused, or leaves term and vote as they
-// were.
+// The test inverts each bit in the file with the term and the vote. The server refuses the file, or reads the
+// term and the vote that were written.
 func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	race := debug.BuildSetting{Key: "-race", Value: "true"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, race) {
@@ -128,7 +128,8 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	expect.List(t, is, b, "the damaged file was written to")
 }
 
-// A wrong bit anywhere in the identity is refused, or leaves the identity as it was.
+// The test inverts each bit of a stored identity. The server refuses the identity, or reads the one that was
+// written.
 func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
 	whole := Identity{Server: 1, Incarnation: "ab", Cluster: "c", Incarnations: map[uint32]string{1: "ab"},
 		Start: 5, Life: "cd", Begun: true, LogStore: "wal"}

@@ -97,7 +97,7 @@ func (v *voter) appends(leader string, term uint64, from, to uint64) {
 }
 
 // A server with entries of term 3 votes for server 2 in term 4, and ends at one of the writes that store this
-// vote. Whatever is on the disk then, server 3, whose log is empty, gets no vote in term 4.
+// vote. After a restart it must not vote for server 3 in term 4, because the log of server 3 is empty.
 func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {
 		for left := 0; ; left++ {

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A leader treats its disk as hanging if a write lasts longer than a second and a half, and longer than
-// recent writes lasted.
+// A leader's disk counts as hanging if a write lasts longer than a second and a half, and also longer than
+// recent writes.
 func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
 	r := new(Relief)
 	call := uint64(0)
@@ -68,8 +68,9 @@ func (w *world) told() (list []int) {
 	return list
 }
 
-// A leader whose log hangs asks the voters to stand one after another, the longest log first and only voters
-// that are up. It stops asking when another server leads, and leads again when its log goes on.
+// A leader whose log hangs asks voters to stand for election. It asks one after another, those with the
+// longest log first, and only voters that are up. It stops when another server leads. When its own log goes
+// on, it can lead again.
 func TestReliefAsksTheLongestLog(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, []uint32{6}, func(w *world) {
 		r, writing := w.relieved()
@@ -97,7 +98,7 @@ func TestReliefAsksTheLongestLog(t *testing.T) {
 	})
 }
 
-// A leader whose log hangs gives up leadership when it asks the first voter to stand, not earlier.
+// A leader whose log hangs gives up its leadership only when it asks the first voter to stand for election.
 func TestReliefAsksWhenItLeadsNoMore(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, nil, func(w *world) {
 		r, writing := w.relieved()
@@ -121,8 +122,8 @@ func TestReliefAsksWhenItLeadsNoMore(t *testing.T) {
 	})
 }
 
-// If a leader's raft reports for longer than the limit that a hand-over is under way, the leader asks the
-// next voter to stand. Any other result of raft starts the limit again.
+// The leader asks the next voter to stand if raft has reported a hand-over in progress for longer than
+// `limit`. If raft reports anything else in between, the time starts again.
 func TestReliefBegan(t *testing.T) {
 	const limit = 2 * time.Second
 	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, nil, func(w *world) {

@@ -35,7 +35,8 @@ func TestTheLongestLogStandsFirst(t *testing.T) {
 // TestDecide checks what a server decides from the answers of the other voters.
 func TestDecide(t *testing.T) {
 	var (
-		// Opinions of other servers about the cluster. This server has the same log, and a higher id.
+		// What the other voters see. Where nothing else is said, a voter has the same log as this server, and
+		// a higher id.
 		agrees = Opinion{Silent: true, Vacant: true}
 		hears  = Opinion{Linked: true}                                           // linked to the leader
 		mute   = Opinion{Mute: true}                                             // no answer; the voter may be busy

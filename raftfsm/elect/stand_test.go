@@ -65,8 +65,8 @@ func TestWatchInAStartingCluster(t *testing.T) {
 	})
 }
 
-// A follower of a silent leader stands when a majority hears nothing from the leader. The servers that stand
-// first have time to do so.
+// If a majority hears nothing from the leader, a follower stands for election. Before that it waits, so that
+// a server with a better claim can stand.
 func TestWatchReplacesASilentLeader(t *testing.T) {
 	const silence = heartbeat * 5 / 4
 	for _, c := range []struct {
@@ -121,8 +121,8 @@ func (o *other) hearsNothing() {
 	o.set(func() { o.status.Leader, o.status.Silent = 0, 10*heartbeat.Milliseconds() })
 }
 
-// A cluster without a leader elects one. While no vote is given the server stands again and again, with
-// growing pauses.
+// If a cluster has no leader, a server stands for election. While it gets no vote, it stands again and again,
+// after growing pauses.
 func TestWatchFillsAVacancy(t *testing.T) {
 	for _, c := range []struct {
 		what    string
@@ -168,8 +168,8 @@ func TestWatchFillsAVacancy(t *testing.T) {
 	})
 }
 
-// When the leader's process is gone, the first server in line stands at once, and the next one after a while
-// unless another server leads by then.
+// If the leader's process is gone, the first server in line stands for election at once. Some time later the
+// next one stands, unless another server leads by then.
 func TestSucceed(t *testing.T) {
 	for _, c := range []struct {
 		what    string
@@ -207,8 +207,8 @@ func TestSucceed(t *testing.T) {
 	}
 }
 
-// A survey asks all voters except the leader that is believed dead. It waits longer for an answer that may
-// decide than for one that cannot.
+// A survey asks all voters except the leader, which is believed dead. Some answers can decide whether this
+// server stands. The survey waits longer for those than for the others.
 func TestSurvey(t *testing.T) {
 	inWorld(t, "", 2, []uint32{1, 2, 3, 4}, []uint32{5}, func(w *world) {
 		survey := func() (s Survey, took time.Duration) {
@@ -257,7 +257,7 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
-// A server stands only if nothing has happened since it decided to. If it already stands, it first withdraws,
+// A server stands only if nothing has changed since its decision. If it already stands, it first withdraws,
 // and then stands in another term.
 func TestStandAt(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3}, nil, func(w *world) {
@@ -288,8 +288,8 @@ func TestStandAt(t *testing.T) {
 	})
 }
 
-// A server that forgets its leader enters a new term, in which it may vote for another server, and later
-// stands itself. Forget does not drop the leader of a later term.
+// A server that forgets its leader enters a new term. In this term it may vote for another server, and it may
+// stand later. Forget does not drop a leader of a later term.
 func TestForget(t *testing.T) {
 	inWorld(t, "", 1, []uint32{1, 2, 3}, nil, func(w *world) {
 		r := w.e.Raft

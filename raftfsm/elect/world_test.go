@@ -177,7 +177,7 @@ func (w *world) stands(limit time.Duration) time.Duration {
 	for began := time.Now(); time.Since(began) < limit; time.Sleep(time.Millisecond) {
 		if w.e.Raft.State() == raft.Candidate {
 			took := max(time.Since(began), 1)
-			synctest.Wait() // raft is a candidate a moment before its term begins
+			synctest.Wait() // wait until its term begins, a moment after raft has become a candidate
 			return took
 		}
 	}

@@ -68,8 +68,8 @@ func TestWhatWaitsOnALinkIsBounded(t *testing.T) {
 // same() returns the empty incarnation that the links of these tests have.
 func same(uint32) string { return "" }
 
-// The link of a replaced server may still live. Its reports do not count for the new server, and the leader
-// closes it as soon as the old server is removed.
+// A server was replaced, but the link of the old server may still be open. What it reports does not count for
+// the new server. The leader closes it as soon as the old server is removed.
 func TestLinkOfAReplacedServerSaysNothingOfTheNewOne(t *testing.T) {
 	t.Parallel()
 	var ls Links

@@ -28,8 +28,8 @@ func newsOf(t *testing.T, a *applied.State) *News {
 		Go:     ran.Go, Log: slog.New(slog.DiscardHandler)})
 }
 
-// The followers that hear of a commit at once are those with sessions, those whose requests are in the
-// entry, and all followers if the leader acts by itself.
+// If clients of a follower have sessions there, or wait for requests in an entry, the follower hears of the
+// commit at once. If the leader has acted by itself, all followers do.
 func TestWhoIsNudged(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -86,7 +86,7 @@ func TestOthersAreNudgedLater(t *testing.T) {
 	f := &nudged{ch: make(chan state.Position, 1)}
 	g.followers["2"] = f
 	g.mu.Lock()
-	g.late = true // as if tellRest were due later
+	g.late = true // as if tellRest were about to run
 	g.mu.Unlock()
 	applied.At(a.FSM, 6, 5)
 	g.Tell()
@@ -173,8 +173,8 @@ func TestNudgesFollowTheirEntry(t *testing.T) {
 	g.Close() // Close does not wait for an answer that may never come
 }
 
-// The end of a term does not wait for a nudge to a server that does not answer, because the leader may soon
-// be elected again.
+// A server may not answer a nudge. The end of a term does not wait for it, because the leader may soon be
+// elected again.
 func TestEndOfATermWaitsForNoNudge(t *testing.T) {
 	t.Parallel()
 	trans := nudges{sent: make(chan uint64)}

@@ -118,8 +118,8 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 	}
 }
 
-// A server that has not read its whole log yet may not know the data directory of a member. If that member
-// has lost its directory and asks the server, the answer must not admit it.
+// A member that lost its data directory must not join again by itself. A server that has not read its whole
+// log may not know the lost directory, so its answer alone does not let the member in.
 func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	members := map[uint32]string{1: "x", 2: "x", 4: "x"}
 	server := func(id uint32, asOf uint64, waits string, incarnations map[uint32]string) peer.Status {
@@ -127,7 +127,7 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 			Members: members, Incarnations: incarnations, Waits: waits}
 	}
 	begins := server(1, 10, "no contact with a leader", map[uint32]string{1: "a", 2: "b"})
-	behind := server(1, 40, "", map[uint32]string{1: "a", 2: "b"}) // the server's state may lag behind
+	behind := server(1, 40, "", map[uint32]string{1: "a", 2: "b"}) // it serves, perhaps with an old state
 	leads := server(2, 90, "", map[uint32]string{1: "a", 2: "b", 4: "lost"})
 	never := server(2, 90, "", map[uint32]string{1: "a", 2: "b"})
 	gone := server(2, 90, "", map[uint32]string{1: "a", 2: "b"})
@@ -163,7 +163,7 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	}
 }
 
-// A server takes part in forming a cluster once, and only if the cluster names its directory and its list.
+// A server helps to form a cluster once, and only if the proposal has its data directory and its --peers.
 func TestFormationsThatAServerRefuses(t *testing.T) {
 	d := memoryDisk(t, 2)
 	own := d.Identity().Incarnation
@@ -220,12 +220,12 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 	expect.Equal(t, d.Identity().Cluster, "c")
 }
 
-// The server that forms a cluster is part of it at once. If it cannot be part of the cluster, the error says
-// why.
+// A server that forms a cluster becomes part of it itself. If the proposal names another directory for this
+// server, form() fails.
 func TestServerThatFormsACluster(t *testing.T) {
 	var log must.Text
 	d := memoryDisk(t, 1)
-	peers := map[uint32]string{1: "one:1"} // so the server need not ask another one
+	peers := map[uint32]string{1: "one:1"} // there is no other server to ask
 	f := New(Options{List: List{ID: 1, Peers: peers}, Disk: d, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	p := &peer.Formation{Cluster: "c", Incarnations: map[uint32]string{1: "another"}, Peers: peers}
 	done, err := f.form(t.Context(), p)
@@ -368,7 +368,7 @@ func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
 	}
 }
 
-// A server that does not listen at its address in --peers checks that it is reached at this address.
+// If a server does not listen at its address in --peers, it calls that address, to check that it is reached.
 func TestServerLooksWhetherItIsReached(t *testing.T) {
 	nowhere := must.Refused(t)
 	port := openPort(t, 1, new(server))
@@ -433,8 +433,8 @@ func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	})
 }
 
-// A server does not start if another server has seen a later start of this server than this server's
-// directory records.
+// A directory counts how often its server has started on it. If another server has seen more starts than
+// that, the directory is an old copy, and the server does not start on it.
 func TestServerThatStartsFromAnOldCopy(t *testing.T) {
 	d := memoryDisk(t, 2)
 	id := d.Identity()

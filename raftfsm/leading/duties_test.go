@@ -38,8 +38,8 @@ func sweeper(t *testing.T, paths func(i int) string, nodes int) *Term {
 	return termOf(t, a)
 }
 
-// One sweep proposes a limited number of removals, so that requests have their turn soon. The next sweep
-// proposes the rest.
+// One sweep proposes a limited number of removals, so that clients' requests need not wait long. The next
+// sweep proposes the rest.
 func TestSweepsAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -96,8 +96,8 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 	})
 }
 
-// If many sessions stay silent for several timeouts while the log accepts nothing, the leader proposes the
-// end of each session once, a limited number in each entry. It publishes the members before these ends.
+// Many sessions stay silent for several timeouts, while the log accepts nothing. The leader proposes the end
+// of each session only once, and a limited number in each entry. It publishes the members before these ends.
 func TestG11EndOfASessionWaitsOnce(t *testing.T) {
 	t.Parallel()
 	const many = 2*endsInEntry + 300
@@ -134,7 +134,7 @@ func TestG11EndOfASessionWaitsOnce(t *testing.T) {
 	})
 }
 
-// A leader with other servers proposes now and then to compare a digest of the state; a lone server does not.
+// A leader of several servers proposes now and then to compare a digest of the state. A lone server does not.
 func TestDigestsAreCompared(t *testing.T) {
 	t.Parallel()
 	tm, a := publisher(t)
@@ -166,7 +166,8 @@ func TestDigestsAreCompared(t *testing.T) {
 }
 
 // A leader logs once that requests are refused for lack of room, and once that they are accepted again. When
-// its disk begins to have little free space, or has enough again, it proposes an entry.
+// the free space of its own disk becomes too little, or sufficient again, it proposes an entry, so that all
+// servers learn of it.
 func TestL20RoomIsLookedAt(t *testing.T) {
 	t.Parallel()
 	var log must.Text
@@ -234,8 +235,8 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	})
 }
 
-// If a leader reads the clock, stalls, and then ends sessions, it ends only sessions that were due when it
-// read the clock. A session that became due during the stall lives on.
+// A leader reads the clock, stalls, and then ends sessions. It ends only those that were due when it read the
+// clock. Sessions that became due during the stall live on.
 func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

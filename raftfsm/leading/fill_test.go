@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server applies one entry under the lock of its state. So a leader divides a great many acts among several
-// entries.
+// While a server applies an entry, it holds the lock of its state. So a leader divides very many acts among
+// several entries.
 func TestActsGoIntoSeveralEntries(t *testing.T) {
 	t.Parallel()
 	var q actQueue
@@ -50,7 +50,8 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	_, _ = q.take(nil)
 	const half = entries.BatchBytes / 2
 	third := half/3 - overhead
-	waits := add(third) + add(third) + add(half-2*(third+overhead)-overhead) // together half an entry
+	// These three fill half an entry exactly.
+	waits := add(third) + add(third) + add(half-2*(third+overhead)-overhead)
 	waits += add(1) + add(half) + add(1)
 	wish := applied.OpenStream()
 	open := entries.Block{Origin: 2, Count: 1, Requests: wish.Append(nil)}
@@ -165,7 +166,7 @@ func TestProposedRequestsTouchTheirSessions(t *testing.T) {
 	})
 }
 
-// An entry takes blocks of a server until they have filled its share, and then no more of them.
+// An entry takes blocks of a server until these fill the server's share of the entry.
 func TestLinkTakesItsShare(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ share, want int }{{1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 3}} {

@@ -119,9 +119,9 @@ func (h *handoff) fill(now ...*state.Request) (requests int, waited time.Duratio
 	return h.t.requests, time.Since(began)
 }
 
-// After a lock was passed on, a create that comes before the delete of the next owner waits for this delete,
-// but no longer than an entry takes. Then both are in one entry. While the create waits, the followers hear
-// of the previous entry. No other request waits.
+// After a lock was passed on, its next owner will soon delete its node, too. A create that comes before that
+// delete waits for it, so that one entry can hold both, but no longer than an entry takes. While it
+// waits, the leader tells the followers of the previous entry. No other request waits.
 func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 	t.Parallel()
 	const entry = 3 * time.Millisecond

@@ -26,7 +26,7 @@ func (p *latePort) AskAll(ctx context.Context, at []peer.Place, q peer.Question)
 	return port{err: errors.New("it is down")}.AskAll(ctx, at, q)
 }
 
-// A cluster accepts contenders of another layout until each server has said that it can refuse them. The
+// Until each server has said that it can refuse contenders of another layout, the cluster accepts them. The
 // leader says which server it waits for. The next leader does not ask again.
 func TestOneLayoutWaitsForAServer(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A leader keeps what a server sends over its link: the room on its disk, its requests, its sessions. It
-// answers only while it leads.
+// A leader notes what a server sends over its link: how much room its disk has, its requests, and its
+// sessions. It answers only while it leads.
 func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
@@ -51,7 +51,7 @@ func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	tm.deadlines.Touch(5, 10_000)
 	tm.deadlines.Touch(6, 10_000)
 	touches := peer.Touches{Number: 41, Applied: 4, Heard: []state.Touch{{Session: 5}}}
-	time.Sleep(50 * time.Millisecond) // deadlines have about this precision
+	time.Sleep(50 * time.Millisecond) // less time could not be told apart in the deadlines
 	must.OK(t, receive(peer.LinkTouches, touches.Append(nil)))
 	left := tm.deadlines.All()
 	expect.That(t, left[5] > left[6], "the session is not touched: %v", left)
@@ -73,7 +73,8 @@ func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	expect.Equal(t, sent.Len(), 0, "bytes of answers")
 	tm.links.Close()
 	expect.Equal(t, receive(peer.LinkBlock, bl.Append(nil)), net.ErrClosed)
-	(&Leader{o: *tm.o}).ServeLink(t.Context(), here, &peer.Greeting{From: 2}) // returns at once
+	// Without a term ServeLink returns at once.
+	(&Leader{o: *tm.o}).ServeLink(t.Context(), here, &peer.Greeting{From: 2})
 }
 
 // A link to an elected server waits until the server's term begins. The links end with the term, and the

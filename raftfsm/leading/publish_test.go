@@ -21,7 +21,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// If an operator's words come with each of several changes, the leader proposes the same words once.
+// An operator may describe the servers in words of a ZooKeeper configuration. If several changes bring the
+// same words, the leader proposes them once.
 func TestWordsAreProposedOnce(t *testing.T) {
 	t.Parallel()
 	tm := termOf(t, applied.New())
@@ -32,8 +33,8 @@ func TestWordsAreProposedOnce(t *testing.T) {
 	}
 }
 
-// A leader adds a server in the place of another only after the log has dropped the former server's
-// directory. If the change or the term ends before that, the call fails.
+// A leader adds a server in the place of another. It first waits until the log has dropped the former
+// server's directory. If the change or the term ends before that, the call fails.
 func TestPredecessorIsForgottenFirst(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -78,8 +79,9 @@ func (tm *Term) proposes() (list []string) {
 	return list
 }
 
-// The leader publishes the members when they differ from the published ones, and when an operator asks. It
-// waits between changes that belong together, and until each server has said where clients reach it.
+// The leader publishes the list of members if it differs from the published one, or if an operator asks. In
+// the middle of a group of changes it waits for the rest, and it waits until each server has said where
+// clients reach it.
 func TestWhenMembersArePublished(t *testing.T) {
 	t.Parallel()
 	tm, a := publisher(t)
@@ -142,7 +144,7 @@ func TestWhenMembersArePublished(t *testing.T) {
 	tm.notice = notice{}
 	tm.publish(true, 1)
 	expect.Equal(t, len(tm.proposes()), 0, "a cluster without a member is published")
-	a.Entry(state.Forget(1, 5)) // the server has yet to say where its clients reach it
+	a.Entry(state.Forget(1, 5)) // this server has not said yet where its clients reach it
 	for _, began := range []time.Time{time.Now().Add(time.Hour), long} {
 		tm.notice, tm.began = notice{}, began
 		tm.publish(false, 0)
@@ -150,8 +152,8 @@ func TestWhenMembersArePublished(t *testing.T) {
 	}
 }
 
-// describe lists where clients reach each server: as the server says itself, or as the newest words of an
-// operator say. The list is not complete if a server has said nothing and has no words.
+// describe lists where clients reach each server. A server's own report counts first, and after that the
+// operator's newest description. The list is incomplete if a server has neither.
 func TestMembersAreDescribed(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -209,8 +211,8 @@ func TestMembersAreDescribed(t *testing.T) {
 	}
 }
 
-// A group of changes belongs to one server until the group is complete, or for a limited time. The group
-// starts from the published members.
+// A server announces that it makes several changes of members in a row. Until it has made them, or a limited
+// time is over, no other server can begin such a group. The group must start from the published members.
 func TestChangesThatBelongTogether(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
@@ -271,8 +273,8 @@ func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
 	}
 }
 
-// A leader may publish the members without a server before it removes that server. It does so only if the
-// server itself asked for its removal, sent descriptions with the request, and announced no more changes.
+// A leader that removes a server may first publish the members without it. It does so only if the server
+// itself asked for the removal, sent descriptions with the request, and announced no further changes.
 func TestWhoSaysFarewell(t *testing.T) {
 	t.Parallel()
 	tm, _ := publisher(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// If one bit of the newest snapshot, or of the log after it, is wrong, reading fails and names the file, or
-// returns the correct state.
+// One bit of the newest snapshot, or of the log after it, is wrong. Then reading fails and names the file, or
+// it returns the correct state.
 func TestOneWrongBitIsNoticed(t *testing.T) {
 	dir := filepath.Join(zooDir(t), "version-2")
 	before := must.Get(loadDirs(dir, dir, false))(t)

@@ -231,7 +231,7 @@ func TestTornRecordIsLeftOutOnRequest(t *testing.T) {
 	expect.That(t, z.Zxid == 8 && len(z.Notes) == 1, "zxid %d, notes %q", z.Zxid, z.Notes)
 }
 
-// If the snapshot already has the change of a torn log record, the import loses nothing, and notes this.
+// If the snapshot has the change of a torn log record, the import loses nothing. It notes the torn record.
 func TestTornRecordThatTheSnapshotHolds(t *testing.T) {
 	dir := zooDir(t)
 	b := bytes.TrimRight(logOf(history()[:4]), "\x00")
@@ -244,7 +244,7 @@ func TestTornRecordThatTheSnapshotHolds(t *testing.T) {
 	}
 }
 
-// An import skips a snapshot that ends early, and notes that. The ZooKeeper died while it wrote the snapshot.
+// A ZooKeeper died while it wrote its newest snapshot. An import skips this snapshot, and notes that.
 func TestUnfinishedSnapshotIsPassedOver(t *testing.T) {
 	dir := zooDir(t)
 	file := filepath.Join(dir, "version-2", "snapshot.4")
@@ -257,8 +257,8 @@ func TestUnfinishedSnapshotIsPassedOver(t *testing.T) {
 	}
 }
 
-// A renamed snapshot is imported with the zxid of its digest. If its nodes do not match the digest, it was
-// written while the tree changed: some changes are in it and others are not, and the import refuses it.
+// A renamed snapshot is imported with the zxid of its digest. If its nodes do not match the digest, the tree
+// changed while the snapshot was written. Such a snapshot has only some of the changes, and is refused.
 func TestSnapshotWithoutItsName(t *testing.T) {
 	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: zooDir(t)}))(t)
 	b := snapshotOf(t, z.Tree)
@@ -598,7 +598,7 @@ func contents(t *testing.T, path string) string {
 	return all.String()
 }
 
-// Of two restores in quick succession the second continues from a later zxid.
+// If two restores follow each other quickly, the second still continues from a later zxid.
 func TestG20LaterRestoresGoOnFromLaterZxids(t *testing.T) {
 	for range 20 {
 		first, _ := goesOn(1)

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server may end after it has stored a received snapshot and before it has emptied its log. If the log's
-// entries do not lead to the snapshot, ReadData ignores the log, as the server would.
+// A server may end after it has stored a received snapshot, and before it has emptied its log. If the log's
+// entries do not lead to the snapshot, ReadData ignores them, as the server would.
 func TestLogThatASnapshotReplacedIsNotRead(t *testing.T) {
 	for name, c := range map[string]struct{ term, last uint64 }{
 		"another history":  {3, 10},

@@ -46,8 +46,8 @@ func (a *applied) list() []string {
 func (a *applied) Snapshot() (raft.FSMSnapshot, error) { return nil, io.EOF }
 func (a *applied) Restore(io.ReadCloser) error         { return nil }
 
-// The commit index in a message may cover entries that the leader has not sent yet. If the follower's log has
-// entries of an earlier leader at these indexes, raft must not take them for committed.
+// The commit index in a message may be higher than the indexes of its entries. The follower may have entries
+// of an earlier leader there, and raft must not take them for committed.
 func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
 	members := raft.Configuration{Servers: []raft.Server{
@@ -77,8 +77,8 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 		must.OK(t, err)
 		must.That(t, resp.Success, "the follower refuses the entries after %d: %+v", prev, resp)
 	}
-	// Raft's leader reads the length of its log before it reads the commit index, so it can send messages in
-	// this order.
+	// Raft's leader first reads the length of its log, and then the commit index. So it can send these
+	// messages.
 	ask(2, 1)
 	ask(1, 1, &raft.Log{Index: 2, Term: 1, Data: []byte("both")})          // the message has room for one entry
 	ask(2, 1, &raft.Log{Index: 3, Term: 3, Data: []byte("committed")})     // the entry with the commit index
@@ -94,9 +94,9 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	}
 }
 
-// A message to a server that is away does not fail at once. It fails when the server can be reached again, or
-// when this server no longer leads. So an outage is a single failure for raft, which waits longer before its
-// next try after each failure.
+// A message to a server that is away does not fail at once. It fails when that server can be reached again,
+// or when this server no longer leads. With each failure raft waits longer before it sends again. So a long
+// outage must be one failure, not many.
 func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 	away := raft.ServerAddress(must.Refused(t))
 	h := &host{}
@@ -145,8 +145,8 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 	}
 }
 
-// While raft takes no requests, a port answers "busy" to a heartbeat. Otherwise raft would later take the
-// heartbeat for a fresh one, from a leader that may be gone by then. Other requests wait for raft.
+// While raft takes no requests, a port answers "busy" to a heartbeat. If the heartbeat waited, raft would
+// take it for a new one, although its leader may be gone by then. Other requests wait for raft.
 func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -250,8 +250,8 @@ func ofSize(n, size int) []int {
 	return list
 }
 
-// After an outage messages are as small as possible. Then they grow until they are full, even if entries
-// never fill a message exactly.
+// After an outage messages are as small as possible. Then they grow until they are full, even if no number of
+// entries fills a message exactly.
 func TestPaceRisesAfterAnOutage(t *testing.T) {
 	for _, entry := range []int{3_000, 10_000, 40_000, 60_000} {
 		p := pace{bytes: map[raft.ServerID]int{}}
@@ -298,8 +298,8 @@ func TestReachSaysEachThingOnce(t *testing.T) {
 	})
 }
 
-// A server on an empty directory refuses raft's messages and asks others what to do. The refusals and
-// questions together are one outage. If a server was down, its question shows that it is back.
+// A server on an empty directory refuses raft's messages, and asks others what to do. Other servers take all
+// of this for one outage. If the server was down before, its question shows that it is back.
 func TestServerThatAsksAndRefusesIsOneOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error

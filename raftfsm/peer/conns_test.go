@@ -134,8 +134,8 @@ func TestSnapshotSentIsToldWhenItWasTaken(t *testing.T) {
 	}
 }
 
-// When a server restarts, all connections to it break. When a request fails on one of them, the other
-// connections to that server are closed, so no second request fails.
+// When a server restarts, all connections to it break. As soon as a request fails on one of them, the others
+// are closed, so that no second request fails.
 func TestRestartedServerIsCalledAgain(t *testing.T) {
 	var refuse atomic.Bool
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
@@ -227,7 +227,7 @@ func TestClosingTheTransportEndsAppends(t *testing.T) {
 	must.Await(t, "the end of the connection that came too late", 20*time.Second, func() bool {
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		return len(one.conns) == 1 // the other connection waits for raft
+		return len(one.conns) == 1 // the one that is left waits for an answer of raft
 	})
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A server that runs on an old copy of its directory has lost votes and entries. Other servers notice that,
-// because the server shows less than before.
+// A server that runs on an old copy of its directory has lost votes and entries. Other servers notice,
+// because its starts, its term or its log are behind what it showed them before.
 func TestOldCopyOfADirectoryIsBehind(t *testing.T) {
 	before := Shown{Start: 3, Life: "third", Term: 7, Index: 40}
 	for name, c := range map[string]struct {

@@ -165,8 +165,8 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// Raft passes one request to several goroutines, one for each server. If the coder wrote to the request, the
-// race detector would find it.
+// Raft passes one request to several goroutines, one for each server. The coder must not write to it: the
+// race detector would report that.
 func TestOneRequestGoesToSeveralServersAtOnce(t *testing.T) {
 	head := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("1"), Addr: []byte("a:1")}
 	for _, request := range []any{

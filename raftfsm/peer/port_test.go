@@ -35,8 +35,8 @@ func (admitAll) Answer(context.Context, *Question) (Told, error) {
 }
 func (admitAll) Status(*Greeting) Status { return Status{ID: 1} }
 
-// A port keeps a limited number of connections without a greeting. A further connection closes the oldest of
-// them, so they cannot keep a server out.
+// A port keeps a limited number of connections that have sent no greeting. For one more it closes the oldest
+// of them, so that they cannot keep a server out.
 func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
@@ -177,8 +177,8 @@ func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// When a server falls silent in the middle of a message, the reader asks whether that server is alive, and if
-// so waits longer. Between messages the reader waits without a limit.
+// A server falls silent in the middle of a message. The reader then asks whether that server is alive. If it
+// is, the reader waits longer. Between messages it waits without a limit.
 func TestR5SilenceWithinAMessage(t *testing.T) {
 	for _, lives := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -220,7 +220,8 @@ func TestR1R4R23TransportSettings(t *testing.T) {
 	}}))(t)
 	trans := p.Transport(func() uint64 { return math.MaxUint64 })
 	defer func() { cancel(); p.Close(); trans.(raft.WithClose).Close() }()
-	// Raft sets this handler.
+	// Raft sets a handler for heartbeats. The transport must not call it, but pass heartbeats on to raft's
+	// main loop.
 	trans.SetHeartbeatHandler(func(raft.RPC) { t.Error("R1: a heartbeat is answered beside the main loop") })
 	answers := make(chan raft.RPCResponse, 1)
 	go p.toRaft(raft.RPC{Command: new(raft.AppendEntriesRequest)}, answers, 2)
@@ -233,7 +234,8 @@ func TestR1R4R23TransportSettings(t *testing.T) {
 	}
 	_, ok := trans.(raft.WithPreVote)
 	expect.That(t, ok, "R23: the transport has no pre-vote")
-	// If an entry is missing in this server's log, an entry of a kind that raft does not know stands for it.
+	// In place of an entry that it lacks, the log returns a stand-in of a kind that raft does not know. The
+	// transport must not send it.
 	standIn := &raft.AppendEntriesRequest{
 		Entries: []*raft.Log{{Index: 7, Term: 1}, {Index: 8, Type: raft.LogConfiguration + 1}}}
 	err := trans.AppendEntries("2", "127.0.0.1:1", standIn, new(raft.AppendEntriesResponse))
@@ -301,8 +303,8 @@ func TestCommitIsTakenBeforeEntriesAreStored(t *testing.T) {
 	}
 }
 
-// A request to stand is refused if it comes from a leader of an older term: that leader does not know that
-// its term is over. A request of this server itself is not refused.
+// A leader of an older term may ask a server to stand for election, because it does not know that its term is
+// over. The server refuses. It does not refuse its own request.
 func TestR22TimeoutNowOfAnOldTermIsRefused(t *testing.T) {
 	p := open(t, 1, &host{term: 7})
 	for _, test := range []struct {

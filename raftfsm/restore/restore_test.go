@@ -136,7 +136,7 @@ func TestEndOfARestoreIsTold(t *testing.T) {
 		}
 		_, err := end(ctx, 5, o...)
 		expect.Is(t, err, ErrNotKnown, "%+v", o)
-		made, err := end(ctx, 0, o...) // the last restore of the state has the id 0, so its result is known
+		made, err := end(ctx, 0, o...) // in the state, 0 is the id of the last restore, so its result is known
 		expect.OK(t, err, "%+v", o)
 		expect.Equal(t, made.Zxid, w.state.Zxid(), "%+v", o)
 	}
@@ -149,8 +149,8 @@ func TestEndOfARestoreIsTold(t *testing.T) {
 	expect.Is(t, expect.Err(r.wait(t.Context())), stream.ErrClosed)
 }
 
-// A restore is given up a minute after its last piece, and again a minute later, because the first request to
-// give it up may be lost.
+// If no piece of a restore has come for a minute, the leader gives the restore up. A minute later it does so
+// again, because its first request may be lost.
 func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 	w := newWorld()
 	m := state.Member{ID: 1, Incarnation: "a"}

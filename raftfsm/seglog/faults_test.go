@@ -21,7 +21,8 @@ import (
 	"github.com/zlockd/zlockd/test/sim"
 )
 
-// The model notices a store that leaves out one of its syncs.
+// Each case leaves out a sync that the log needs. The test with random operations must then find a lost
+// entry.
 func TestModelFindsWhatIsNotSynced(t *testing.T) {
 	for what, lie := range map[string]func(*liar){
 		"no append is synced":        func(l *liar) { l.noDatasync = true },
@@ -103,8 +104,8 @@ func (f liarFile) Forget() error {
 	return f.File.Forget()
 }
 
-// If the disk is full for a while, the log stores all entries before, during and after that time, because it
-// has prepared the next segment. The test fills the disk at every place of a segment.
+// The disk is full for a while. The log still stores each entry of that time, because it has prepared its
+// next segment before. The test fills the disk at every place of a segment.
 func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 	const segment, size = 16 << 10, 500
 	for from := uint64(2); from < 24; from++ {
@@ -121,7 +122,7 @@ func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 		for ; index < from; index++ {
 			put(index, "before")
 		}
-		d.Limit(d.Used() + size) // less than a segment
+		d.Limit(d.Used() + size) // no room for another segment
 		for ; index < from+4; index++ {
 			put(index, "while it is full")
 		}
@@ -168,8 +169,8 @@ func TestOpenFailsWithItsDisk(t *testing.T) {
 	}
 }
 
-// A read that hangs on the disk holds up no append, no truncation and no other read. When it goes on, it
-// reports that its entry has been deleted.
+// A read hangs on the disk. No append, truncation or other read waits for it. When it goes on, it reports
+// that its entry has been deleted.
 func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 	for _, kind := range []string{"open", "read"} {
 		rng := rand.New(rand.NewPCG(6, 1))
@@ -345,7 +346,7 @@ func TestSegmentCutShortIsDamaged(t *testing.T) {
 	must.OK(t, open(t, dir).Close())
 }
 
-// An append that comes while old segments are removed waits for the removal of one of them, not of all.
+// While old segments are removed, an append waits for the removal of one of them at most.
 func TestAppendsGoOnBetweenRemovals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, 1))

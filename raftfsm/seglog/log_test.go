@@ -100,7 +100,7 @@ func TestLogHoldsWhatItWasGiven(t *testing.T) {
 				m.entries = m.entries[n:]
 			case k == 18:
 				m.first, m.entries = m.first+uint64(len(m.entries))+uint64(rng.IntN(50)), nil
-				b := batch(rng, m.first, 3, 100) // as if a snapshot covered all earlier entries
+				b := batch(rng, m.first, 3, 100) // the gap is the one that a received snapshot leaves
 				must.OK(t, l.StoreLogs(b))
 				m.entries = b
 			case k == 19:
@@ -112,7 +112,7 @@ func TestLogHoldsWhatItWasGiven(t *testing.T) {
 	}
 }
 
-// A truncated tail does not come back after a restart. Other logs got this case wrong.
+// The entries of a truncated tail do not come back after a restart.
 func TestTruncatedTailSurvivesARestart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	dir := t.TempDir()
@@ -324,8 +324,8 @@ func TestTornWritesAreDropped(t *testing.T) {
 	}
 }
 
-// After one wrong bit anywhere in a log, Open fails, or reading the entry fails, or all entries are
-// unchanged.
+// One wrong bit anywhere in a log has one of three results: Open fails, reading the entry fails, or all
+// entries are unchanged.
 func TestDamageIsRefused(t *testing.T) {
 	race.Alone(t)
 	rng := rand.New(rand.NewPCG(4, 4))

@@ -45,7 +45,7 @@ type logModel struct {
 	last    uint64
 	sure    uint64 // index of the last durable entry; later entries are queued and may be lost
 	term    uint64
-	size    int // size of most data, so that old and new records have the same offsets
+	size    int // most data have this size, so that new records begin where old ones did
 
 	crashIn int  // disk operations until the next crash; 0: no crash comes
 	kill    bool // the crash ends only the process, so the disk keeps its cache
@@ -196,7 +196,8 @@ func (m *logModel) cutTail(from uint64) error {
 	sure := min(m.sure, m.last)
 	first, _ := m.log.FirstIndex()
 	err := m.log.DeleteRange(from, m.last)
-	if err != nil { // all or nothing is written; entries queued before may be lost
+	// The truncation has happened wholly or not at all, but entries that were still queued may be lost.
+	if err != nil {
 		was := m.last
 		if err := m.outcome(err, min(sure, from-1), was); err != nil {
 			return err
@@ -209,7 +210,7 @@ func (m *logModel) cutTail(from uint64) error {
 	}
 	m.forget(from)
 	if m.last = from - 1; m.last < first {
-		clear(m.entries) // no entry may come back
+		clear(m.entries) // the log is empty now, so none of the old entries may come back
 	}
 	m.term++
 	return m.outcome(nil, m.last, m.last)
@@ -263,7 +264,8 @@ func (m *logModel) gap() error {
 		m.first, m.sure = from, m.last
 		return nil
 	}
-	// Afterwards the log is the old one, empty, or the beginning of the new one.
+	// A StoreLogs after a gap failed. Now the log has the entries from before the call, no entry, or the
+	// first of the new entries.
 	was := m.last
 	if err := m.restart(); err != nil {
 		return err

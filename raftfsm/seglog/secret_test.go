@@ -59,8 +59,8 @@ func unwritten(t *testing.T, file string, at int) {
 	must.OK(t, os.WriteFile(file, b, 0o600))
 }
 
-// A torn write is dropped whatever data a client has put into it, also in the first batch of a segment. If a
-// real later batch follows it, that is still damage.
+// The data of a torn write may look like the records of a later batch, because clients choose the data. The
+// torn write is dropped all the same. If a real batch follows it, the log is damaged.
 func TestClientsDataIsNoLaterBatch(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		for _, c := range []struct {
@@ -162,8 +162,8 @@ func TestSegmentWithoutASecretKeepsItsRule(t *testing.T) {
 	expect.Is(t, expect.Err(Open(dir, Options{})), errDamaged, "entry 2 is gone, and entry 3 follows")
 }
 
-// Release 0.1.0 clears the secret of a segment and adds its entries after ours. All these entries can be
-// read.
+// Release 0.1.0 clears the secret of a segment and appends its own entries to it. Afterwards this release
+// reads all entries.
 func TestSegmentThatHasLostItsSecretIsRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	dir := t.TempDir()

@@ -89,8 +89,8 @@ func TestStoppingServerDoesNotWarn(t *testing.T) {
 	expect.Has(t, g.log.String(), `level=INFO msg="not serving clients" reason="a third reason"`)
 }
 
-// A server serves its clients unless there is a reason not to. Each reason begins to hold exactly at its
-// time.
+// A server serves its clients unless there is a reason not to. Each reason counts from an exact time on: the
+// cases are just before that time and at it.
 func TestG23WhyAServerServesOrNot(t *testing.T) {
 	t.Parallel()
 	const outlasts = time.Second + grace

@@ -14,8 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The first entry of a new cluster sets the zxid and the members once. It changes nothing in a state with
-// content.
+// The first entry of a new cluster sets the zxid and the members. Applied a second time, it changes nothing.
 func TestAClusterIsFoundedOnce(t *testing.T) {
 	s, to := New("c"), &collector{births: map[uint32]uint32{}}
 	entry := Founding([]config.Server{{ID: 1, Peer: "h:1", Election: "2", Client: "h:3", Voter: true}}, 1000)
@@ -94,7 +93,8 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 		case 1:
 			r.IDs = other
 		}
-		// The ACL shows which set of identities the request had.
+		// Each request makes a node whose ACL names the request's identities, so the ACL shows which
+		// identities it had.
 		r.Body = creatorOnly(fmt.Sprint("/n", i))
 		list = append(list, r)
 	}
@@ -106,7 +106,7 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 	must.That(t, ok, "the entry is not shorter")
 	must.That(t, len(short) <= most, "%d bytes became %d, want at most %d", len(entry), len(short), most)
 
-	// Both entries have the same effect.
+	// The long entry and the short one have the same effect.
 	twin := newBench(t)
 	twin.session()
 	b.must(entry)

@@ -78,7 +78,7 @@ func TestDraws(t *testing.T) {
 	expect.Equal(t, b.draw(drawOf(9, 1000, 0)).At, 2000, "the time of a draw when the clock is set back")
 	expect.Equal(t, b.draw(drawOf(2, 1000, 0)).Wait, 1500, "the wait when the clock is set back")
 	expect.Equal(t, b.do(drawOf(2, 1001, 0).Request(testIDs))[0].Code, jute.BadVersion, "by a longer time")
-	b.now = 61_999 // the node was written at 1500, the last draw was at 2000
+	b.now = 61_999 // until 62_000 the node must stay, because a draw of 2000 is remembered for 60 s
 	reap := Request{Op: OpReap, Body: []byte("/api/calls")}
 	b.do(reap)
 	_, there := b.s.Tree().Get("/api/calls")
@@ -89,8 +89,8 @@ func TestDraws(t *testing.T) {
 	expect.That(t, !there, "the node stays when nothing in it counts")
 }
 
-// A draw needs the right to write its node, even if the rate would refuse the draw. A draw from a node whose
-// data is no window is refused.
+// A draw needs the right to write its node, even if the rate would refuse the draw. A draw is refused if the
+// data of its node do not have the form of a rate.
 func TestDrawsThatCannotBe(t *testing.T) {
 	b := newTicketBench(t)
 	s := b.session()
@@ -162,7 +162,8 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	empty := jute.AppendBuffer(jute.AppendString(nil, "/there"), nil)
 	empty = jute.AppendInt(jute.AppendACL(empty, jute.WorldAnyone), 0)
 	b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: empty})
-	expects(jute.OK, "ci", "/there", "/a/b", "/a/c", "/a/d", "/a/b", "/a/b/e") // 2, 1, 1 and 1 new nodes
+	// These draws create 5 nodes, of which some are directories.
+	expects(jute.OK, "ci", "/there", "/a/b", "/a/c", "/a/d", "/a/b", "/a/b/e")
 	expect.Has(t, expects(jute.QuotaExceeded, "ci", "/a/f", "/f"), "of this identity have 5 nodes")
 	expects(jute.OK, "ci", "/a/b", "/there")
 	expects(jute.OK, "other", "/a/f", "/g/h")
@@ -199,9 +200,9 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 
 var drawsOfK12 = flag.Int("rates.draws", 30_000, "how many draws are asked for in TestK12NoWindowHasMoreDraws")
 
-// K12: no window of a rate has more draws than its limit. This holds by the cluster's clock, and by the true
-// clock if leaders' clocks are only set back. A rate with a limit up to 256 grants every draw for which there
-// is room, and a larger one nearly every draw.
+// K12: in no period does a rate grant more draws than its limit. By the cluster's clock this always holds. By
+// the true clock it holds unless a leader's clock is set forward. A rate with a limit up to 256 grants each
+// draw for which there is room, and a larger one nearly each.
 func TestK12NoWindowHasMoreDraws(t *testing.T) {
 	for _, c := range []struct{ limit, per int64 }{{1, 1000}, {5, 4000}, {100, 60_000}, {256, 1000},
 		{300, 1000}, {2000, 60_000}, {1000, 1000}} {

@@ -24,7 +24,7 @@ func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 		name    string
 		members []config.Server
 		now     int64
-		zxid    int64 // the zxid after the first entry, which is a change only if it names members
+		zxid    int64 // the zxid after the first entry; an entry without members takes no zxid
 	}{
 		{"alone", nil, day, TimeZxid(day) - 1},
 		{"three", three, day, TimeZxid(day)},
@@ -163,8 +163,8 @@ func TestMultiOfTenThousandCreates(t *testing.T) {
 	}
 }
 
-// After a restore, no sequential node gets a name that the running cluster gave earlier. This holds for names
-// given before the backup arrived and while it arrived, and for a directory that is empty in the backup.
+// After a restore, no sequential node gets a name that the running cluster has given before. This includes
+// names that it gave while the backup arrived, and directories that are empty in the backup.
 func TestG19NoRestoreRepeatsAName(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		for _, size := range []int{1, 40, 1 << 20} {

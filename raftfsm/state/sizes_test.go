@@ -108,8 +108,8 @@ func TestChunkThatCannotBeReadIsNotWritten(t *testing.T) {
 	}
 }
 
-// If an import accepts a node, the node fits into the server's own snapshots, whatever comes before it in a
-// chunk. An import accepts every node with data of up to entries.MaxFrame bytes.
+// A node that an import accepts must fit into the server's own snapshots, whatever comes before it in its
+// chunk. An import accepts nodes with data of up to entries.MaxFrame bytes.
 func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some 64 MiB, several times")
@@ -140,8 +140,8 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	}
 }
 
-// A server that missed a change gives all later changes too low a zxid. So it never has a digest for the zxid
-// that the leader names. It stops, because it has not reached that zxid yet.
+// A server that missed a change counts all later zxids too low. When the leader names a zxid and its digest,
+// this server has not reached that zxid yet. So it stops.
 func TestF3ServerThatMissedAChangeStops(t *testing.T) {
 	b := newBench(t)
 	s := b.session()

@@ -85,8 +85,8 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			expect.Equal(t, o.Zxid, z, "zxid of the outcome")
 			_, there = b.s.tree.Get("/mine")
 			expect.That(t, !there, "a node of the state before is there")
-			// The session has the same id in both states, because both count from 1. It owned the ephemeral
-			// nodes of the backup, but has none of them in the running cluster.
+			// Both states count session ids from 1, so both have a session with this id. In the backup it
+			// owns the ephemeral nodes, in the running cluster it owns none of them.
 			want := Restored{Nodes: old.s.tree.Count() - 100, Ended: 1}
 			if keep {
 				want.Sessions, want.Ended = 1, 0
@@ -101,8 +101,8 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			expect.Equal(t, birth, b.birth, "birth of the stream")
 			expect.Equal(t, last+1, b.next, "next request of the stream")
 			expect.Equal(t, b.s.ClusterID(), "test", "cluster")
-			// A connection from before the restore is refused, even if the session of that connection continues. No
-			// session id is given again.
+			// A connection from before the restore is refused, even if its session continues. The ids of new
+			// sessions are higher than those of all sessions before.
 			if o := b.do(create(mine, "/late", 0))[0]; !o.Refused {
 				t.Errorf("a write from before: %+v", o)
 			}
@@ -120,8 +120,8 @@ func remove(s session.Session, path string) Request {
 	return Request{Session: s.ID, Gen: s.Gen, Op: jute.OpDelete, Body: body}
 }
 
-// A session that continues after a restore has those ephemeral nodes of the backup that it has not deleted
-// since: its client knows of no others.
+// If a session continues after a restore, it gets back its ephemeral nodes of the backup, except those that
+// it has deleted since then. Its client knows of no others.
 func TestKeptSessionHasNothingThatItReleased(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -147,7 +147,7 @@ func TestKeptSessionHasNothingThatItReleased(t *testing.T) {
 // sent have no effect.
 func TestWriteOfASessionThatEndedIsRefusedAfterItComesBack(t *testing.T) {
 	b := newBench(t)
-	b.s.Raise(1 << 40) // as if time had passed
+	b.s.Raise(1 << 40) // the zxid has risen, as it does with time
 	s := b.session()
 	backup := backupOf(t, b.s)
 	body := SessionBody{Timeout: s.Timeout, Password: s.Password, Owner: 1}
@@ -159,8 +159,8 @@ func TestWriteOfASessionThatEndedIsRefusedAfterItComesBack(t *testing.T) {
 	must.That(t, b.do(create(s, "/late", 0))[0].Refused, "a write of generation %d counts", s.Gen)
 }
 
-// The sessions of another cluster's backup may have released their locks since. So a restore that would keep
-// these sessions is refused.
+// The sessions of another cluster's backup may have released their locks since then. So a restore must not
+// keep them.
 func TestSessionsOfAnotherClusterAreNotKept(t *testing.T) {
 	old, _ := older(t, 3)
 	old.s.clusterID = "another"

@@ -193,8 +193,8 @@ func TestChangeOfATicketsTimeout(t *testing.T) {
 	expect.Equal(t, now, s, "the session")
 }
 
-// Until all servers know tickets the state has none, and a snapshot is as before. The entry that allows
-// tickets is one that release 0.1.0 refuses.
+// Until all servers know tickets, the state refuses them, and a snapshot has no part for them. Release 0.1.0
+// refuses the entry that allows tickets.
 func TestNoTicketBeforeAllServersKnowThem(t *testing.T) {
 	b := newBench(t)
 	expect.Equal(t, b.do(openingOf(1, "/ci").Open(nil))[0].Code, jute.Unimplemented)

@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A server keeps its stream even if it asks for a birth twice before the first request is applied. It also
-// keeps the stream if such requests of its former process are applied first.
+// A server may ask for a birth twice before the first of these requests is applied. Requests of its former
+// process may be applied even before them. It keeps its stream in both cases.
 func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 	for _, late := range []int{1, 3} {
 		s := New()
@@ -35,7 +35,7 @@ func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 	}
 }
 
-// A stream uses the birth that its own request got. When it loses this birth, it asks for another.
+// A stream uses only the birth that its own request got. If it loses that birth, it asks for another.
 func TestBirthsOfAStream(t *testing.T) {
 	for _, c := range []struct {
 		name   string

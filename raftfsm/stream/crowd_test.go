@@ -15,7 +15,7 @@ func TestCrowdIsRemembered(t *testing.T) {
 		5}} {
 		c.Came(x.came)
 		expect.Equal(t, c.lately, x.lately, "step %d", i)
-		c.Gather(ctx) // must return
+		c.Gather(ctx) // returns, although few requests have come
 	}
 	cancel()
 	c.Gather(ctx)

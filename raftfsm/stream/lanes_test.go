@@ -53,7 +53,7 @@ func TestLanesKeepTheOrderOfEachSession(t *testing.T) {
 	}
 }
 
-// A session with one small request does not wait for sessions that send much, which share the stream evenly.
+// Sessions that send much share the stream evenly. A session with one small request does not wait for them.
 func TestLanesAreFair(t *testing.T) {
 	var ls lanes
 	big, small := make([]byte, 300_000), make([]byte, 100)
@@ -81,7 +81,8 @@ func TestLanesAreFair(t *testing.T) {
 		before += p.size
 		must.That(t, before <= 2*laneShare, "a newcomer waits for %d bytes of others", before)
 	}
-	// A session that sends one request at a time goes first only once.
+	// A session without waiting requests goes first with its next request. If it sends one request after
+	// another, it does so only once.
 	for range 100 {
 		ls.add(300, pending{size: len(small)}, small)
 		ls.next()

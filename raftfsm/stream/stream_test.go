@@ -39,8 +39,7 @@ func TestStreamOfLargeRequestsStaysSmall(t *testing.T) {
 	expect.That(t, n <= 3*under*large, "%d MiB for %d requests of %d bytes", n>>20, under, large)
 }
 
-// A request wakes only the newest reader. An earlier reader, which does not know yet that it was replaced,
-// would wake in vain.
+// When a new reader has replaced another one, requests wake only the new reader.
 func TestRequestsWakeTheNewestReader(t *testing.T) {
 	s := New()
 	s.SetClosed(false)
@@ -278,8 +277,8 @@ func opened(t *testing.T, requests int, w state.Waiter) (*Stream, Reader) {
 	return s, s.Rewind()
 }
 
-// Only its own outcome removes a request from the stream: in order, once, and only if the outcome has the
-// birth under which the request was numbered.
+// A request leaves the stream only by its own outcome. Outcomes come in the order of the requests. Each
+// counts once, and only with the birth under which the request was numbered.
 func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
 	var w waits
 	s, by := opened(t, 2, &w)
@@ -336,8 +335,8 @@ func TestSnapshotHidesOutcomes(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for room goes on when a quarter of the stream is free, in requests and in bytes, or
-// when the stream closes.
+// A goroutine that waits for room in the stream goes on when a quarter of it is free, both in requests and in
+// bytes. It also goes on when the stream closes.
 func TestWhoWaitsForRoomGoesOnAtThreeQuarters(t *testing.T) {
 	for name, size := range map[string]int{"requests": 1, "bytes": 1 << 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -420,8 +419,8 @@ func TestStreamLetsALongBufferGo(t *testing.T) {
 	}
 }
 
-// If this server is elected while a link is set up, the link cannot read the stream. Links can read again
-// when the term is over.
+// If this server is elected while a link is set up, the link must not read the stream. When the term is over,
+// links can read it again.
 func TestLateLinkTakesNothingFromATerm(t *testing.T) {
 	s := New()
 	s.Open(1)

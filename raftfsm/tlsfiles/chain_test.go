@@ -19,8 +19,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server does not start with a certificate that other servers would refuse. Such a certificate does not
-// replace one that they accept, either.
+// A server does not start with a certificate that other servers would refuse. A running server does not take
+// such a certificate in place of a good one, either.
 func TestFilesThatPeersWouldRefuseAreNotUsed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		other bool // another authority signed the certificate

@@ -72,8 +72,8 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	}
 }
 
-// Files that were read while they were written are read again, and used once they are complete, even if their
-// size and time stay the same.
+// A file may be read while it is being written. It is read again, and used when it is complete, even if its
+// size and time do not change.
 func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)
@@ -88,7 +88,7 @@ func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
 	put(t, cert, bytes.Repeat([]byte(" "), len(whole)), later)
 	expect.Equal(t, serial(), 1, "the first certificate stays: serial()")
 	expect.That(t, f.Problem() != "", "a certificate of spaces is no problem")
-	// The old files come back with their times. Nothing is wrong then.
+	// With the old files back, and with their old times, there is no problem.
 	put(t, cert, before, first)
 	put(t, key, oldKey, first)
 	expect.Equal(t, serial(), 1, "serial number, with the old files back")
@@ -102,8 +102,8 @@ func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
 	expect.Equal(t, f.Problem(), "", "the problem, with the new files")
 }
 
-// A server does not start with a key that each user of the machine can read. While it runs, such a key does
-// not replace another, and a warning reports a key that becomes readable.
+// A server does not start with a key that each user of the machine can read. A running server does not take
+// such a key in place of another one. If its key becomes readable, it logs a warning.
 func TestKeyThatEveryUserCanReadIsNotUsed(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)

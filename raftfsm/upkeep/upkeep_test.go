@@ -163,8 +163,8 @@ func TestL19BoundsOfTheTree(t *testing.T) {
 	}
 }
 
-// A disk has too little free space if the free space is at least one byte below the reserve. A disk whose
-// free space cannot be read counts as a disk with enough.
+// If the free space of a disk is a byte or more below the reserve, the disk has too little. If the free space
+// cannot be read, it counts as enough.
 func TestRoomThatIsKeptFree(t *testing.T) {
 	d := openDisk(t)
 	var free int64

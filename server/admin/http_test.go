@@ -510,7 +510,7 @@ func TestJobAnswersStepByStep(t *testing.T) {
 	}
 }
 
-// If the name of another site resolves to this server, requests of that site's pages get no answer.
+// The name of another site may resolve to this server. Requests from pages of that site get no answer.
 func TestStrangeHostsAreRefused(t *testing.T) {
 	s := ensemble()
 	s.Members[0].Peer = "Lock1.example:2888"
@@ -535,14 +535,14 @@ func TestStrangeHostsAreRefused(t *testing.T) {
 	r.Host = "evil.example"
 	expect.Equal(t, do(t, a.MetricsServer().Handler, r).Code, http.StatusMisdirectedRequest,
 		"the metrics port")
-	// The command line may hold the digest of the super user's password.
+	// Only the program's name is shown: the other arguments may have the hash of the super user's password.
 	if w := get(t, a.Handler(), "/debug/pprof/cmdline"); w.Body.String() != os.Args[0] {
 		t.Errorf("command line: %q", w.Body)
 	}
 }
 
-// Two samples may have one name and one key: a path that is not UTF-8 is shown with U+FFFD, and a program may
-// report a measure twice. The other metrics are shown all the same.
+// Two samples can have one name and one key. Two paths that are not UTF-8 may look the same when they are
+// shown, and a program may report a measure twice. The metrics show all other samples all the same.
 func TestSamplesOfOneNameDoNotSpoilTheMetrics(t *testing.T) {
 	var m metrics.Set
 	s := report.Status{Now: at}

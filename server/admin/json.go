@@ -38,8 +38,8 @@ type jsonWriter struct {
 	depth int // the number of objects that are open
 }
 
-// value writes a value. It writes numbers with all their digits: session ids are larger than 2^53, the
-// largest whole numbers that floating point holds exactly.
+// value writes a value. It writes numbers with all their digits: session ids are larger than 2^53, and
+// floating point cannot hold all whole numbers above that.
 func (j *jsonWriter) value(v any) {
 	switch v := v.(type) {
 	case nil:

@@ -44,8 +44,8 @@ func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	answerStruct(w, code, &done)
 }
 
-// stepAgain is how often the server reports a step that takes long. The caller sees so that the server is
-// alive.
+// stepAgain is how often the server reports a step that takes long, so that the caller sees that the server
+// is alive.
 const stepAgain = time.Second
 
 // lineTime is how long the client may take to read a line of the answer.
@@ -63,7 +63,7 @@ func (a *Admin) runJob(w http.ResponseWriter, r *http.Request, j change.Job) {
 			_ = c.Flush()
 		}
 	}
-	send(change.Step{Kind: "started"}) // the job is accepted; its first step may take a while
+	send(change.Step{Kind: "started"}) // tell the client at once: the first step may take a while
 	var last change.Step
 	var told time.Time
 	err := members.Run(r.Context(), a.o.Source, j, func(s change.Step) {

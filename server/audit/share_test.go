@@ -17,8 +17,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A client with many refused requests writes no more lines than its share allows. No line of another client
-// is lost, and one line says how many lines of the client's address were lost.
+// A client has many requests refused. Only as many lines as its share allows are logged, and one line counts
+// the rest. No line of another client is lost.
 func TestAddressWritesItsShareOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	synctest.Test(t, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestSharesAreBounded(t *testing.T) {
 	expect.Equal(t, len(s.shares), 0)
 }
 
-// If a session with many nodes ends, all lines about its nodes are written, and later lines of others are not
-// lost.
+// A session with many nodes ends. All lines about these nodes are written, and later lines of other clients
+// are not lost.
 func TestLinesOfEndsPushOutNoOthers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	l := must.Get(Open(Options{Name: file}))(t)

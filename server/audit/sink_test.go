@@ -15,7 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// place is what a sink writes to. It records each write and each close, with the number of the opening.
+// place stands for the file of a log. It records each write and each close, and says which opening of the
+// file they belong to.
 type place struct {
 	told []string
 	hold chan struct{} // unless nil, a write waits for a value
@@ -23,7 +24,7 @@ type place struct {
 	full error         // the error of each write
 }
 
-// opening is one opening of a place.
+// opening is the place after it was opened for the nth time.
 type opening struct {
 	*place
 	n int

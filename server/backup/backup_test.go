@@ -386,7 +386,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 		c.tick <- c.now()
 		c.tick <- c.now()
 	}
-	for failed := range int64(2) { // at the second failure, no other backup is begun
+	for failed := range int64(2) { // the second time, the first backup still hangs, and no other begins
 		tick()
 		s := k.State()
 		expect.Equal(t, s.Failed, failed+1, "s.Failed")
@@ -448,7 +448,7 @@ func TestFailedBackupIsTriedAgain(t *testing.T) {
 	c.tick <- c.now()
 	c.tick <- c.now()
 	expect.Has(t, k.Notice(), "have failed since "+since+", and the newest is 1h0m0s old: ")
-	c.move(-24 * time.Hour) // the Taker tries at once, not in a day
+	c.move(-24 * time.Hour) // the clock is set back a day, but the Taker tries again at once
 	c.tick <- c.now()
 	c.tick <- c.now()
 	expect.Equal(t, k.State().Failed, int64(len(tries)+2), "failures")

@@ -53,7 +53,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		End: time.Now().Add(leastTime)}
 	if err := write(out, b, format); err != nil {
 		h.Log.Warn("backup not sent", "to", r.RemoteAddr, "err", err)
-		panic(http.ErrAbortHandler) // breaks the connection: the client must not take the part for the whole
+		panic(http.ErrAbortHandler) // breaks the connection: the client must notice that a part is missing
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Two clusters may share a directory even if their servers have the same id. Each server removes only its own
-// files, also those of an older release, whose names do not contain the cluster.
+// Two clusters may use one directory for their backups, even if their servers have the same ids. Each server
+// removes only its own files. These may come from an older release, whose names do not contain the cluster.
 func TestClustersShareADirectory(t *testing.T) {
 	dir := t.TempDir()
 	whole := func(of *backup.Handler) []byte {

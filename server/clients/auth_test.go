@@ -91,8 +91,8 @@ func TestFailedAuthIsAnsweredThenClosed(t *testing.T) {
 	expect.Equal(t, r.srv.Metrics().AuthFailed.Load(), 7, "failures counted")
 }
 
-// Null credentials do not count as credentials: they suffice for the scheme ip, and for no other. zkCli sends
-// them for an addauth with only a scheme.
+// Null credentials are as good as missing: they suffice for the scheme ip only. zkCli sends them for an
+// addauth that has only a scheme.
 func TestAuthWithoutCredentials(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
@@ -256,7 +256,8 @@ func TestRequireAuth(t *testing.T) {
 	for op, body := range map[jute.OpCode]wire.Body{
 		jute.OpGetData: wire.PathWatch("/", false), jute.OpSetData: wire.SetData("/", nil, -1), jute.OpWhoAmI: {},
 		jute.OpCreate: wire.Create("/x", nil, jute.WorldAnyone, 0),
-		// This request is longer than other frames may be, so the server handles it while it arrives.
+		// This setWatches is longer than a frame may be. The server accepts it, because it handles a
+		// setWatches while it arrives.
 		jute.OpSetWatches: wire.SetWatches(0, nil, nil, slices.Repeat([]string{"/zookeeper"}, 100_000)),
 	} {
 		c := r.client()

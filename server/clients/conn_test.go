@@ -82,8 +82,8 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	}
 }
 
-// If a session comes back, the log of its end tells of the new connection, not of the one that it lost
-// before.
+// When a session ends that has come back after the loss of a connection, the lost connection is not given as
+// the reason of its end.
 func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a := r.client()
@@ -99,8 +99,8 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	expect.Equal(t, e.PathCount, 0, "%+v: e.PathCount", e)
 }
 
-// A server knows the address and the owner of a session that ended at another server. If the session had an
-// earlier connection here, the server does not give the end of that connection as the reason.
+// A session ended at another server. This server knows its address and its owner. It does not take the end of
+// an earlier connection of the session here for the reason.
 func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a := r.client()

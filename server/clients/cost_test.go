@@ -44,7 +44,7 @@ func TestRequestsAreCharged(t *testing.T) {
 		acl[i] = jute.ACL{Perms: 31, ID: jute.ID{Scheme: "ip", ID: fmt.Sprintf("10.0.%d.%d", i/250, i%250)}}
 	}
 	call(t, c, jute.OK, jute.OpCreate, wire.Create("/acl", nil, append(acl, jute.WorldAnyone...), 0))
-	r.srv.conns.Shares.Settle(account, 1000*time.Hour) // nothing is paid during this test
+	r.srv.conns.Shares.Settle(account, 1000*time.Hour) // so far in the future that nothing more is paid
 	for name, x := range map[string]struct {
 		op          jute.OpCode
 		body        []byte
@@ -79,7 +79,7 @@ func TestWatchersPayForTheirIdentities(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()
 	from := r.srv.conns.All()[0].Account()
-	r.srv.conns.Shares.Settle(from, 1000*time.Hour) // nothing is paid during this test
+	r.srv.conns.Shares.Settle(from, 1000*time.Hour) // so far in the future that nothing more is paid
 	must.Get(c.Create("/n", nil, 0))(t)
 	cost := func() int64 {
 		must.OK(t, c.AddWatch("/n", jute.AddWatchPersistent))

@@ -66,8 +66,8 @@ func (c *crowd) open(t *testing.T) {
 	attach(t, c.sessions, c)
 }
 
-// attach attaches the sessions at the servers of the crowds `at`, in turn; a zero session is a new one. It
-// retries while the servers refuse, and returns the number of failed attempts.
+// attach distributes the sessions over the servers of the crowds `at`. For a zero session it opens a new one.
+// It repeats refused attempts, and returns how many there were.
 func attach(t *testing.T, sessions []wire.Session, at ...*crowd) (failed int) {
 	t.Helper()
 	todo := make([]int, len(sessions))

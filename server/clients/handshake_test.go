@@ -251,8 +251,8 @@ func TestWaitServingEndsWithItsContext(t *testing.T) {
 	expect.Fails(t, s.WaitServing(t.Context()), "a stopped server is said to serve")
 }
 
-// However many clients connect at once, only maxConnecting of their requests wait for outcomes. Requests of
-// other clients need not wait for all of them.
+// If many clients connect at once, only maxConnecting of their requests wait for outcomes at a time. So
+// requests of other clients need not wait for all of them.
 func TestConnectRequestsComeAFewAtATime(t *testing.T) {
 	virtual(t, options.Options{MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
 		r.valve.close()

@@ -200,7 +200,8 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 	})
 }
 
-// A client that does not read its replies and events loses its connection, never a single event.
+// The connection of a client that does not read its replies and events is closed. No single event is left
+// out.
 func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 	for name, o := range map[string]options.Options{"frames": {MaxOutboxFrames: 1000}, "bytes": {
 		MaxOutboxBytes: 500_000}} {

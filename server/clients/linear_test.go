@@ -44,8 +44,8 @@ func (r *rig) pass(out *state.Outcome) {
 	r.srv.conns.Outboxes.Kick()
 }
 
-// When a linearizable read has come, the server proposes a request, and answers the read only after this
-// request has gone through the log. A request that was proposed for another client's read does not count.
+// For a linearizable read the server proposes a request, and answers the read only when this request has gone
+// through the log. A request for another client's read does not count.
 func TestLinearizableReadsWaitForTheirOwnRequests(t *testing.T) {
 	r := newRig(t, options.Options{LinearizableReads: true})
 	a, b := r.client(), r.client()
@@ -72,7 +72,8 @@ func TestLinearizableReadsWaitForTheirOwnRequests(t *testing.T) {
 	must.OK(t, completed(t, "another read", reading(a)))
 }
 
-// If the request that was proposed for a linearizable read has an unknown outcome, the read is not answered.
+// If the request that the server proposed for a linearizable read has an unknown outcome, the read gets no
+// answer.
 func TestLinearizableReadWithoutAnOutcomeEndsTheConnection(t *testing.T) {
 	r := newRig(t, options.Options{LinearizableReads: true})
 	a, b := r.client(), r.client()

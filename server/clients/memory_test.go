@@ -57,8 +57,9 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 	})
 }
 
-// A client that slowly sends a large frame, or slowly reads a large answer, makes progress. Its connection
-// stays. Others may have to wait for its memory for longer than Grace, the limit for a stalled connection.
+// A client that slowly sends a large frame, or slowly reads a large answer, makes progress, and keeps its
+// connection. Others may wait for its memory for longer than Grace, the limit for a connection without
+// progress.
 func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 	const bound, size = 1 << 20, 900_000
 	o := options.Options{MaxBuffers: bound, MaxConnsPerAddr: -1}

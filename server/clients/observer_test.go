@@ -23,7 +23,8 @@ import (
 func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()
-	r.srv.SessionMoved(a.Session.ID, 1) // the generation of the connection itself: no move
+	// This is the generation that the connection has, so its session has not moved.
+	r.srv.SessionMoved(a.Session.ID, 1)
 	r.srv.SessionMoved(b.Session.ID, 2)
 	r.srv.SessionMoved(4711, 9)
 	r.srv.Applied()
@@ -71,8 +72,8 @@ type waiter func(*state.Outcome)
 
 func (w waiter) Done(o *state.Outcome, _ *state.State) { w(o) }
 
-// A request that comes over another connection may end a session. Tests of clients do this. The session's own
-// connection is then closed.
+// A session may be ended by a request that did not come over its own connection. Then its connection is
+// closed.
 func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a := r.client()
@@ -97,7 +98,8 @@ func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
 	must.OK(t, a.Closed())
 	must.OK(t, b.Closed())
 	expect.Equal(t, r.status().AllWatches, 0, "watches")
-	must.OK(t, first.Connect(wire.NewSession(10000))) // it stays: this client had not seen any state yet
+	// This client has seen nothing of the state before Reset, so it may stay.
+	must.OK(t, first.Connect(wire.NewSession(10000)))
 }
 
 func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
@@ -156,7 +158,7 @@ func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
 	r.srv.SessionMoved(gone.Session.ID, 9)
 	time.Sleep(20 * time.Millisecond)
 	first = r.srv.Heard(nil, false)
-	// Package raftfsm calls Heard, too. Sessions that Heard returned to raftfsm are not in this list.
+	// The list lacks sessions that package raftfsm has already got from Heard.
 	for _, touch := range first {
 		expect.That(t, touch.Session != gone.Session.ID,
 			"a connection whose session has moved is reported")

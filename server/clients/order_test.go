@@ -64,8 +64,8 @@ func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
 	}
 }
 
-// When a linearizable read has come, the server proposes a request, and the read waits until that request has
-// gone through the log. The client's address pays for the request, and the client does not see it.
+// For a linearizable read the server proposes a request of its own. The read waits until this request has
+// gone through the log. The client's address pays for the request, but the client does not see it.
 func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 	r := newRig(t, options.Options{LinearizableReads: true})
 	c := r.client()
@@ -134,8 +134,8 @@ func TestEventComesBeforeTheReplyThatCausedIt(t *testing.T) {
 	wantKinds(t, c, 1, 2, "NodeDataChanged /a", 3, "NodeChildrenChanged /a", 4, 5)
 }
 
-// Another connection changes the node all the time. A client that sees the new data has already received the
-// event, and a watch fires only after the reply to the read that set it.
+// Another connection changes the node all the time. When a client sees new data, it must have got the event
+// before. A watch must fire only after the reply to the read that set it.
 func TestEventComesBeforeAnyReplyThatShowsTheChange(t *testing.T) {
 	r := newRig(t, options.Options{})
 	a, b := r.client(), r.client()

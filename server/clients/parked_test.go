@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// If reads follow writes of their connection, the requests after these reads are not delayed. Each read sees
+// If reads follow writes of their connection, the requests after the reads need not wait. Each read sees
 // exactly the writes before it, and its watch reports the writes after it.
 func TestReadsParkBehindWrites(t *testing.T) {
 	r := newRig(t, options.Options{})
@@ -140,8 +140,8 @@ func TestParkedReadsThatBecameLongAreBounded(t *testing.T) {
 	wantKinds(t, b, 1)
 }
 
-// The goroutine that applies the log may answer a parked read just when the connection of the read ends. The
-// connection then gets no watch.
+// The goroutine that applies the log may answer a parked read just when the read's connection ends. The
+// connection must not get a watch then.
 func TestConnectionThatHasEndedGetsNoWatch(t *testing.T) {
 	r := newRig(t, options.Options{})
 	c := r.client()

@@ -105,7 +105,7 @@ func TestRequestsWithoutALeader(t *testing.T) {
 		call(t, c, jute.NotReadOnly, jute.OpSync, wire.Path("/"))
 		call(t, c, jute.NotReadOnly, jute.OpCheck, wire.PathVersion("/", -1))
 		call(t, c, jute.NotReadOnly, jute.OpReconfig, nil)
-		if id != 0 { // the session continues at a server with a leader
+		if id != 0 { // a session with an id may go on at a server that has a leader, so it is not closed here
 			call(t, c, jute.NotReadOnly, jute.OpCloseSession, nil)
 			alive(t, c)
 			continue

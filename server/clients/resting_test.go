@@ -107,7 +107,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 			s := r.srv.conns.Of(c.Session.ID)
 			s.Out().Ignore(r.srv.Options().MaxOutboxFrames)
 			must.OK(r.t, c.WriteRaw(wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)))
-			must.OK(r.t, c.Closed()) // before its session expires
+			must.OK(r.t, c.Closed()) // the connection must end well before the session expires
 		},
 		"impossible frame": func(r *rig, c *wire.Conn) {
 			must.OK(r.t, c.WriteRaw([]byte{255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}))

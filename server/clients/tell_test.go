@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// All clients that read their events get every event of a change, however large the change is. They come from
-// one address, and the settings are the defaults. The server keeps one copy of the events for all of them.
+// However large a change is, each client gets all of its events if it reads them. The clients have one
+// address, and the server has its default limits. For all of them it keeps one copy of the events.
 func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 	for _, x := range []struct {
 		watchers, nodes int

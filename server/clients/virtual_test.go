@@ -138,7 +138,7 @@ func TestConnectionLastsAsLongAsItsSession(t *testing.T) {
 	virtual(t, options.Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
 		must.OK(t, c.Connect(wire.NewSession(4000)))
-		for range 2 { // before and after the connection rests
+		for range 2 { // in the second round the connection has rested
 			for range 20 {
 				time.Sleep(time.Second)
 				r.srv.conns.Of(c.Session.ID).Alive()
@@ -246,8 +246,8 @@ func TestClientThatReadsSlowlyIsNotClosed(t *testing.T) {
 	})
 }
 
-// To end a TLS connection, the server writes a last record. If a client leaves no room for this record, other
-// clients do not wait.
+// To end a TLS connection, the server writes a last record. A client may leave no room for it. Other clients
+// must not wait for that.
 func TestNobodyWaitsForTheEndOfTLS(t *testing.T) {
 	cert, _ := certificate(t, "server")
 	o := options.Options{TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},

@@ -147,8 +147,8 @@ func TestTLSBytesOnThePlainPortAreClosed(t *testing.T) {
 	expect.Equal(t, r.measured("foreign_connections_total"), 1, "counted")
 }
 
-// Heard empties the list of connections from which bytes came. A server without a leader never calls Heard.
-// So a read-only connection must not be in the list after its end.
+// Heard empties the list of connections that have sent bytes. Without a leader a server never calls Heard, so
+// a read-only connection must leave the list when it ends.
 func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 	s := must.Get(New(options.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -48,7 +48,7 @@ func TestDeadlock(t *testing.T) {
 	expect.Equal(t, len(waits.Graph(f.scan()).Cycles), 1, "cycles are left")
 }
 
-// A writer waits for each reader before it, so a cycle through the first reader is a deadlock.
+// A writer waits for all readers before it, so even a cycle through the first of them is a deadlock.
 func TestReadersAreAllWaitedFor(t *testing.T) {
 	f := newForest(t)
 	f.eph(1, "/rw/a-R-0000000001")
@@ -208,8 +208,8 @@ func (f *forest) crowd(root string, nlocks, each int) {
 	}
 }
 
-// The number of nodes that are read under one hold of the state lock does not depend on the size of the tree.
-// No memory is allocated, because an allocation could wait for the garbage collector. So a hold is short;
+// A scan reads a limited number of nodes under one hold of the state lock, however large the tree is. It
+// allocates no memory, because it might have to wait for the garbage collector. So a hold is short;
 // docs/lock-view.md says how short.
 func TestAHoldOfTheLockIsShort(t *testing.T) {
 	long := "/" + strings.Repeat("d", 30_000) + "/" + strings.Repeat("e", 30_000)

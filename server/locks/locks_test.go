@@ -537,8 +537,8 @@ func TestAFreeLockTellsTheNextNumber(t *testing.T) {
 	expect.Equal(t, f.at("/free").Next, 3, "the next number")
 }
 
-// When a group has twice as many contenders as are shown, those that are not shown are dropped. From then on,
-// the group does not keep a contender that is behind the shown ones in the queue.
+// A group keeps contenders until it has twice as many as are shown. Then it drops all that are not shown.
+// After that it keeps only contenders that come before one of those.
 func TestACrowdIsCut(t *testing.T) {
 	for n, most := range map[int]int{2*locks.ShownPerLock - 1: 2*locks.ShownPerLock - 1,
 		2 * locks.ShownPerLock: locks.ShownPerLock, locks.ShownPerLock * 5 / 2: locks.ShownPerLock} {

@@ -225,7 +225,7 @@ func TestWhoCountsInANewConfiguration(t *testing.T) {
 	}
 }
 
-// A server that cannot be given its vote in time does not count in the majority of the new configuration.
+// If a server does not get its vote in time, it does not count towards the majority of the new configuration.
 func TestVoteThatIsNotGivenIsMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFakeNode()

@@ -57,7 +57,7 @@ func collide(a, b *config.Server) error {
 	return nil
 }
 
-// addresses returns the addresses at which other machines reach a server. It omits addresses that mean the
+// addresses returns the addresses at which other machines reach a server. It leaves out those that mean the
 // machine itself, such as localhost.
 func addresses(s *config.Server) (list []string) {
 	host, _, _ := net.SplitHostPort(s.Peer)
@@ -72,7 +72,7 @@ func addresses(s *config.Server) (list []string) {
 	return list
 }
 
-// configOf returns the configuration of raft's members.
+// configOf makes a configuration of the members that raft has.
 func configOf(list []status.Member) Config {
 	now := Config{}
 	for _, m := range list {
@@ -93,8 +93,8 @@ func (m Config) list(voters bool) (list []config.Server) {
 	return list
 }
 
-// ids returns the ids in order, except that the id in the parameter `last` comes at the end. It is the id of
-// the server that carries out a change, because this server is removed after all others.
+// ids returns the ids in order, but with `last` at the end, if it is among them. `last` is the server that
+// carries out a change, which is removed after all others.
 func (m Config) ids(last uint32) []uint32 {
 	ids := slices.Sorted(maps.Keys(m))
 	if i := slices.Index(ids, last); i >= 0 {

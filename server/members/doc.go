@@ -1,4 +1,4 @@
-// Package members changes the members of a running cluster: a [Job] adds, replaces or removes one server and
-// waits until the change is complete. Raft itself changes one server at a time and does not wait. A job
-// continues when the leader changes, and checks that its change has taken effect.
+// Package members changes the members of a running cluster. A [change.Job] adds, replaces or removes one
+// server, and waits until that is complete. Raft alone makes one change at a time, and does not wait. A job
+// goes on when the leader changes, and checks that its changes have taken effect.
 package members

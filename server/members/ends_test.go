@@ -106,7 +106,8 @@ func TestJobsEndWithTheirErrors(t *testing.T) {
 	}
 }
 
-// A waiting job ends when its caller's context ends, or when there is no progress during its patience.
+// A waiting job ends when its caller's context ends, or when it has made no progress for the time in
+// Job.Patience.
 func TestWaitingJobsEnd(t *testing.T) {
 	const patience = 3 * time.Second
 	no := status.Errorf(status.NoLeader, "no leader")
@@ -117,7 +118,7 @@ func TestWaitingJobsEnd(t *testing.T) {
 		job     job
 		prepare func(*trouble)
 		told    string // a part of the last step while the job waits
-		err     string // the error when the call's patience is over
+		err     string // the error when there was no progress for `patience`
 	}{
 		{"no leader", job{Op: "remove", ID: 3}, func(c *trouble) { c.kind, c.err = "remove", no },
 			"waiting: no leader", "no leader"},
@@ -206,7 +207,7 @@ func TestSlowProgressIsProgress(t *testing.T) {
 func TestSnapshotsWithoutEndAreNoProgress(t *testing.T) {
 	const size = 30 << 20
 	for name, c := range map[string]struct {
-		pause   bool // for a moment no snapshot is under way
+		pause   bool // whether no snapshot is under way for a moment, between two of them
 		applied int  // the snapshot that the new member applies; 0: none
 	}{
 		"at once":            {false, 0},
@@ -270,14 +271,14 @@ func TestRates(t *testing.T) {
 			{time.Millisecond, 500, 800, " (400 bytes/s, 2s to go)"},
 			{0, 500, 800, " (400 bytes/s, 2s to go)"},
 			{500 * time.Millisecond, 900, 400, " (400 bytes/s, 1s to go)"},
-			{0, 900, 400, " (400 bytes/s, 1s to go)"}, // no progress since then
+			{0, 900, 400, " (400 bytes/s, 1s to go)"}, // the count is the same, and so is the rate
 			{500 * time.Millisecond, 600, 0, " (100 bytes/s)"},
 			{time.Second, 601, 3, " (1 bytes/s, 3s to go)"},
 			{2 * time.Second, 602, 3, ""},
 			{time.Second, 602 + 20<<10, 10 << 10, " (20 KiB/s, 0s to go)"},
-			{time.Second, 0, 10, ""}, // the count begins again
+			{time.Second, 0, 10, ""}, // a lower count than before: the rate begins again
 			{time.Second, 300, 300, " (300 bytes/s, 1s to go)"},
-			{0, 100, 10, ""}, // the count begins again at once
+			{0, 100, 10, ""}, // lower again, so there is no rate yet
 		} {
 			time.Sleep(c.wait)
 			expect.Equal(t, r.of(c.count, c.left, byteCount), c.want, "at %d", c.count)

@@ -25,9 +25,9 @@ var (
 	ErrArgument = errors.New("such a configuration is impossible")
 )
 
-// goal() returns the present configuration, the configuration that a wish asks for, and the version of the
-// present one. The parameter `least` is the smallest allowed number of voters of the new configuration.
-// goal() asks no other server. It makes its checks in the same order as ZooKeeper.
+// goal() returns the configuration `from` that is now in force, with its version, and the configuration `to`
+// that the wish asks for. `to` must have at least `least` voters. goal() asks no other server, and makes its
+// checks in ZooKeeper's order.
 func goal(text string, w *Wish, least int) (from, to Config, version int64, err error) {
 	from, version = ParseConfig(text)
 	if w.Version != -1 && w.Version != version {
@@ -46,9 +46,9 @@ func goal(text string, w *Wish, least int) (from, to Config, version int64, err 
 	return from, to, version, nil
 }
 
-// next() returns the configuration that a wish asks for; m is the present one. If the wish lists all new
-// members, the result is that list. Otherwise the servers that leave are removed first, and then the servers
-// that join are added.
+// next() returns the configuration that a wish asks for, when m is in force. The wish may have a list of all
+// members. Otherwise it has servers that leave, which are removed first, and servers that join, which are
+// added then.
 func (m Config) next(w *Wish) (Config, error) {
 	if w.Members != "" {
 		return wholeList(w.Members)
@@ -59,7 +59,7 @@ func (m Config) next(w *Wish) (Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: leaving server %q", config.ErrNumber, s)
 		}
-		delete(to, config.ServerID(n)) // if the server is not a member, it has left already
+		delete(to, config.ServerID(n)) // no error if it is not a member: it has left before
 	}
 	for _, s := range splitList(w.Joining) {
 		j, err := config.ParseServer(s)

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Cluster has the calls of the cluster that a job needs. A job may ask any server.
+// Cluster has what a job needs of the cluster. Any server of the cluster can carry it out.
 type Cluster interface {
 	// Members lists the members as the leader knows them.
 	Members(context.Context) (*status.Members, error)
@@ -23,13 +23,14 @@ const (
 	jobPoll         = 200 * time.Millisecond
 	jobRequest      = 20 * time.Second // how long a job waits for one answer
 	defaultPatience = 30 * time.Second
-	safePatience    = 2 * time.Second // how long a job waits for members that are silent for a moment
-	// a member that gets more than mostSnapshots snapshots, one after the other, makes no progress
+	safePatience    = 2 * time.Second // how long a job waits for silent members to follow again
+	// if more snapshots than this are sent to a member in a row, that is no progress
 	mostSnapshots = 4
 )
 
-// Run does a job and reports its steps. It returns when the job is done or refused, or makes no progress for
-// too long. When ctx ends, the job stops where it is; the same job started again continues from there.
+// Run does a job, and reports its steps. It returns when the job is done, was refused, or has made no
+// progress for too long. If ctx ends, the job stops where it is. The same job can be started again, and goes
+// on from there.
 func Run(ctx context.Context, c Cluster, j change.Job, tell func(change.Step)) error {
 	r := &job{Job: j, ctx: ctx, cluster: c, tell: tell, since: time.Now(),
 		patience: time.Duration(j.Patience) * time.Millisecond}
@@ -51,7 +52,7 @@ func Run(ctx context.Context, c Cluster, j change.Job, tell func(change.Step)) e
 	return r.change(j.Op, j.Addr)
 }
 
-// job is a job under way.
+// job is a job that is being done.
 type job struct {
 	change.Job
 	ctx      context.Context
@@ -84,7 +85,8 @@ func (j *job) pause() error {
 	}
 }
 
-// again() repeats a request while it may still succeed, because leaders change and servers are restarted.
+// again() makes a request, and repeats it after an error that may pass: leaders change, and servers are
+// restarted.
 func (j *job) again(request func(context.Context) error) error {
 	for {
 		ctx, cancel := context.WithTimeout(j.ctx, jobRequest)
@@ -100,8 +102,7 @@ func (j *job) again(request func(context.Context) error) error {
 	}
 }
 
-// members reads the list of members. The result `ours` is the entry of the job's server; it is nil if that
-// server is not a member.
+// members reads the list of members. `ours` is the server of this job in it, or nil if that is not a member.
 func (j *job) members() (all *status.Members, ours *status.Member, err error) {
 	err = j.again(func(ctx context.Context) (err error) {
 		all, err = j.cluster.Members(ctx)
@@ -116,8 +117,8 @@ func (j *job) members() (all *status.Members, ours *status.Member, err error) {
 	return all, ours, nil
 }
 
-// change() makes one change. A refusal with a code in `done` says that the change is made already. That is no
-// error if an earlier attempt got no answer, because then the earlier attempt has made the change.
+// change() makes one change. If it is refused with a code in `done`, the change is made already. That is a
+// success if an earlier request had no answer: then that request has made it.
 func (j *job) change(op change.Op, addr string, done ...status.Code) error {
 	lost := j.Again
 	return j.again(func(ctx context.Context) error {
@@ -132,7 +133,7 @@ func (j *job) change(op change.Op, addr string, done ...status.Code) error {
 	})
 }
 
-// add makes a server a member, and waits until it follows or votes.
+// add makes a server a member. It waits until the server follows and, unless it must not vote, has a vote.
 func (j *job) add() error {
 	all, m, err := j.members()
 	switch {
@@ -199,7 +200,7 @@ func (j *job) answers(addr string) (found *status.Found, err error) {
 	}
 }
 
-// join adds the running server, and then calls follow().
+// join makes a server that runs a member, and then waits for it in follow().
 func (j *job) join(addr string, vote bool) error {
 	if err := j.change(change.Add, addr, status.IsMember); err != nil {
 		return err
@@ -216,13 +217,13 @@ func (j *job) promote() error {
 		return err
 	}
 	if m == nil {
-		return j.change(change.Promote, "") // to get the leader's refusal: the server is not a member
+		return j.change(change.Promote, "") // not a member: the leader refuses this, with the right error
 	}
 	return j.follow(true)
 }
 
-// replace gives a member's place to an empty server. If the member has only moved with its data, replace
-// records the new address.
+// replace puts an empty server in the place of a member. But if the server at the new address has the
+// member's data, the member has only moved: then replace records its new address.
 func (j *job) replace() error {
 	all, m, err := j.members()
 	addr := j.Addr
@@ -268,7 +269,8 @@ func (j *job) replace() error {
 	if err := j.remove(); err != nil {
 		return err
 	}
-	// The list of members no longer has the server, so remember its address and whether it votes.
+	// If this job stops now, the list of members no longer tells the server's address and vote. So tell the
+	// caller what is left to do.
 	rest := change.Job{Op: change.Add, ID: j.ID, Addr: addr, Wait: true, NoVote: !m.Voter, Patience: j.Patience,
 		Again: true}
 	j.tell(change.Step{Kind: "removed", Text: fmt.Sprintf("server %d is removed", j.ID), Rest: &rest})
@@ -301,8 +303,8 @@ func (j *job) lead() error {
 	}
 }
 
-// remove removes the member. A leader of an older release does not refuse a removal that would stop the
-// cluster, so the job checks that itself.
+// remove removes the member. It first checks itself that the cluster can do without, because a leader of an
+// older release does not.
 func (j *job) remove() error {
 	if err := j.safe(); err != nil {
 		return err
@@ -310,8 +312,8 @@ func (j *job) remove() error {
 	return j.change(change.Remove, "", status.NotMember)
 }
 
-// safe() waits a while until enough of the other voters follow, so that they are a majority without the job's
-// server. It returns an error if they do not.
+// safe() returns an error if the other voters that follow would be no majority without the job's server.
+// Before it does, it waits a while for them.
 func (j *job) safe() error {
 	for end := time.Now().Add(safePatience); ; {
 		all, ours, err := j.members()

@@ -30,7 +30,7 @@ func (j *job) follow(vote bool) error {
 			}
 			err := j.cluster.ChangeMember(j.ctx, change.Change{Op: change.Promote, ID: j.ID})
 			switch code := status.Of(err); {
-			case code == status.NotReady: // the member lags too far again
+			case code == status.NotReady: // it had caught up, and lags again
 				j.problem = err.Error()
 			case err != nil && !code.Passes():
 				return err
@@ -56,7 +56,7 @@ func (j *job) note(m *status.Member) {
 	case m.Applied > j.best:
 		j.best, j.begun = m.Applied, 1
 		j.progress()
-	case m.SnapshotSent < j.sent: // the snapshot is sent again
+	case m.SnapshotSent < j.sent: // another snapshot is sent, from its beginning
 		j.begun++
 	case m.SnapshotSent > j.sent && j.begun <= mostSnapshots:
 		j.progress()
@@ -98,8 +98,7 @@ type rate struct {
 	per   float64 // units of the count in a second
 }
 
-// of() returns the rate as text. The argument `left` says how much is still to come. If it is not 0, the text
-// also says how long that will take.
+// of() returns the rate as a text. If `left` is not 0, it also says how long that many more will take.
 func (r *rate) of(count, left int64, unit func(int64) string) string {
 	now := time.Now()
 	if r.at.IsZero() || count < r.count {

@@ -174,15 +174,16 @@ func TestEachStepHasItsWholePatience(t *testing.T) {
 		err     string
 		took    time.Duration
 	}{
-		{"the server answers", func(c *leaderless) { // after 2 s, and then no server leads for 2.5 s
+		{"the server answers", func(c *leaderless) { // it answers after 2 s, but for 2.5 s more no server leads
 			c.answers["h4:2888"], c.kind, c.until = 10, "add", time.Now().Add(4500*time.Millisecond)
 			c.behind = 2500
 		}, change.Job{Op: "add", ID: 4, Addr: "h4:2888"}, "", 4600 * time.Millisecond},
-		{"the server is a member", func(c *leaderless) { // after 2 s, and then there is no list for 2.5 s
+		// It joins after 2 s, but for 2.5 s more there is no list of members.
+		{"the server is a member", func(c *leaderless) {
 			c.kind, c.until, c.behind = "add", time.Now().Add(2*time.Second), 2500
 			c.joined = func() { c.kind, c.until = "members", time.Now().Add(2500*time.Millisecond) }
 		}, change.Job{Op: "add", ID: 4, Addr: "h4:2888"}, "", 4800 * time.Millisecond},
-		{"the member is there, silent", func(c *leaderless) { // the list comes after 2 s
+		{"the member is there, silent", func(c *leaderless) { // for 2 s there is no list of members
 			c.kind, c.until = "members", time.Now().Add(2*time.Second)
 			c.members[10].Progress = status.Progress{Waits: "refused"}
 		}, change.Job{Op: "promote", ID: 10}, "server 10 is not ready", 5400 * time.Millisecond},
@@ -210,8 +211,8 @@ func (c slowCluster) Members(ctx context.Context) (*status.Members, error) {
 	return nil, status.With(status.Interrupted, ctx.Err())
 }
 
-// If a server does not answer a request, the job ends the request after a while. The job itself ends when its
-// patience is over.
+// If a server does not answer a request, the job gives up the request after a while. It gives up the whole
+// job when there was no progress for the job's patience.
 func TestRequestWithoutAnAnswerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -18,19 +18,19 @@ const (
 	joinTime      = 10 * time.Second       // the longest wait for a server that joins
 	joinPoll      = 50 * time.Millisecond  // the time between two attempts to promote a server
 	publishedTime = 5 * time.Second        // the longest wait until this server shows a change
-	publishedPoll = 5 * time.Millisecond   // the time between two looks at what this server shows
-	leastPatience = 500 * time.Millisecond // the shortest time limit for servers that join
-	reachTime     = time.Second            // a server that takes longer to answer counts as unreachable
+	publishedPoll = 5 * time.Millisecond   // the time between two checks of what this server shows
+	leastPatience = 500 * time.Millisecond // servers that join get at least this much time
+	reachTime     = time.Second            // a server that needs longer to answer counts as not running
 )
 
 // Node is this server's part in the cluster, as far as a wish needs it.
 type Node interface {
 	ID() uint32
-	// Config returns the list of the members as a text, as clients of this server read it.
+	// Config returns the list of members that clients read at this server.
 	Config() string
 	// Servers lists raft's members.
 	Servers() []status.Member
-	// Standing asks a server whether it runs at the address, and whether it follows the leader.
+	// Standing asks the server at an address whether it is the server `id`, and whether it follows the leader.
 	Standing(ctx context.Context, id uint32, addr string) (there, follows bool)
 	ChangeMember(context.Context, change.Change) error
 }
@@ -39,8 +39,7 @@ type Node interface {
 var ErrUnknown = errors.New("the outcome is not known")
 
 // Carry carries out a wish. Raft changes one server at a time, so a wish about several servers takes several
-// raft configurations. Clients see only the last. The parameter `least` is the smallest allowed number of
-// voters of the result.
+// changes. Clients see only the last configuration. It must have at least `least` voters.
 func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) error {
 	asks, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
@@ -52,7 +51,7 @@ func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) err
 		case w.Version != -1:
 			return fmt.Errorf("%w: %w", ErrVersion, err)
 		}
-		select { // try again soon: this server is about to catch up with the leader
+		select { // then try again: this server's list was old, and it catches up now
 		case <-asks.Done():
 			return status.With(status.Changing, err)
 		case <-time.After(publishedPoll):
@@ -60,8 +59,8 @@ func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) err
 	}
 }
 
-// once() checks a wish in ZooKeeper's order. First it checks whatever this server can check alone, then the
-// client's rights, and then the conditions that need answers of other servers. Then it carries out the wish.
+// once() checks a wish, and carries it out. As in ZooKeeper, the first checks are those that need no other
+// server. Then it checks the client's rights, and last what other servers must answer.
 func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logger) (err error) {
 	t := transition{ctx: ctx, node: n, log: log, added: map[uint32]bool{}}
 	if t.from, t.to, t.since, err = goal(n.Config(), w, least); err != nil {
@@ -80,21 +79,21 @@ func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logge
 	return t.carryOut(asks, max(w.Patience, leastPatience))
 }
 
-// transition is the way from one configuration to another.
+// transition leads from one configuration to another, by single changes.
 type transition struct {
-	ctx      context.Context // context of the changes after all new servers have joined
+	ctx      context.Context // for all changes after the servers have joined; those have a time limit
 	node     Node
 	log      *slog.Logger
 	from, to Config
 	since    int64           // the version of the old configuration
-	ready    map[uint32]bool // voters of the new configuration that follow the leader, or can follow it
-	runs     map[uint32]bool // members of the old configuration that follow at their old address
-	begun    bool            // whether raft has made a change
-	added    map[uint32]bool // true: raft has added the server; false: perhaps
+	ready    map[uint32]bool // by id: whether this voter of the new configuration follows, or could
+	runs     map[uint32]bool // by id: whether this member of the old configuration follows
+	begun    bool            // raft has made at least one change
+	added    map[uint32]bool // servers that this transition adds; false: the outcome is not known
 }
 
-// ask asks the servers of both configurations. As in ZooKeeper, a majority of the voters of the new
-// configuration must run; servers without a vote need not.
+// ask asks all servers of both configurations how they are. As in ZooKeeper, a majority of the new voters
+// must run, and servers without a vote need not.
 func (t *transition) ask(ctx context.Context) {
 	t.ready, t.runs = map[uint32]bool{}, map[uint32]bool{}
 	list := t.from.list(false)
@@ -124,7 +123,7 @@ func (t *transition) safe() error {
 	return change.Safe(voters, t.ready)
 }
 
-// possible() returns an error for a request that a ZooKeeper can carry out but this server cannot.
+// possible() returns an error for a wish that a ZooKeeper could carry out, and this server cannot.
 func (t *transition) possible() error {
 	at := map[string]uint32{}
 	for _, id := range t.to.ids(0) {
@@ -146,14 +145,14 @@ func (t *transition) possible() error {
 	return nil
 }
 
-// carryOut makes the change. If it fails half way and cannot undo what was done, the result is unknown, and
-// clients must read the configuration to find out.
+// carryOut makes the changes. If one fails and the changes before it cannot be undone, the outcome is
+// unknown: clients must then read the configuration.
 func (t *transition) carryOut(ctx context.Context, patience time.Duration) error {
 	if err := t.join(ctx, patience); err != nil {
 		switch code := status.Of(err); {
 		case (code == status.Changing || code == status.Stale) && !t.begun:
 			return err
-		case code == status.IsMember && !t.begun: // another operator was faster
+		case code == status.IsMember && !t.begun: // another operator has added it just before
 			return status.With(status.Stale, err)
 		case !t.rollBack():
 			return fmt.Errorf("%w: %w", ErrUnknown, err)
@@ -170,7 +169,7 @@ func (t *transition) carryOut(ctx context.Context, patience time.Duration) error
 		m.More = n < len(rest)-1
 		if err := t.step(t.ctx, m); err != nil {
 			switch status.Of(err) {
-			case status.Changing, status.Stale, status.Unsafe: // the leader refused the change
+			case status.Changing, status.Stale, status.Unsafe: // refused by the leader, so nothing has changed
 				if !t.begun {
 					return err
 				}
@@ -199,8 +198,8 @@ func (t *transition) step(ctx context.Context, m change.Change) error {
 	return err
 }
 
-// join() makes the changes that remove no server and no vote. A server that cannot be promoted in time counts
-// as not running. If the running servers are then no majority, join() returns an error.
+// join() makes the changes that take no server and no vote away. It does without a server that cannot be
+// promoted in time. If the servers that run are then no majority, it returns an error.
 func (t *transition) join(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -219,7 +218,8 @@ func (t *transition) join(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// joins() returns the changes that come first. A running server must catch up before it gets a vote.
+// joins() returns the changes that come first: they add servers and votes. A server that runs must catch up
+// before it gets its vote.
 func (t *transition) joins() (list []change.Change) {
 	for _, id := range t.to.ids(t.node.ID()) {
 		s := t.to[id]
@@ -252,9 +252,9 @@ func (t *transition) promote(ctx context.Context, m change.Change) error {
 	}
 }
 
-// rest() returns the changes that joins() does not return. Their order makes sure that after each
-// change a majority of the servers follows. First come the removals of servers that do not follow, then the
-// additions of servers that do not run, then the other removals. This server is removed last.
+// rest() returns the changes after those of joins(). Their order keeps a majority that follows after each
+// change: first members leave that do not follow, then servers are added that do not run, and then the other
+// members leave. This server leaves last.
 func (t *transition) rest() (list []change.Change) {
 	leave := func(follows bool) {
 		for _, id := range t.from.ids(t.node.ID()) {
@@ -278,13 +278,13 @@ func (t *transition) rest() (list []change.Change) {
 	return list
 }
 
-// rollBack removes the servers that joined, and reports whether the old configuration is restored. A server
-// that another operator has added during the change stays.
+// rollBack removes the servers that joined, and reports whether the old configuration is in force again. It
+// leaves a server that another operator has added.
 func (t *transition) rollBack() bool {
 	now := configOf(t.node.Servers())
 	for _, id := range t.to.ids(0) {
 		if t.added[id] && now[id].Peer == t.to[id].Peer {
-			// Ignore the error: the configuration, read below, shows whether the server was removed.
+			// Ignore the error: the list that is read below shows whether the server is gone.
 			_ = t.node.ChangeMember(t.ctx, change.Change{Op: change.Remove, ID: id})
 		}
 	}
@@ -301,8 +301,8 @@ func (t *transition) rollBack() bool {
 	return true
 }
 
-// published waits until this server shows the new configuration, because the client must see it after the
-// answer. A server that leaves does not wait, because it gets no configuration after its removal.
+// published waits until this server shows the new configuration: when the client gets its answer, it may read
+// it here. A server that leaves does not wait, because it hears of no configuration after its removal.
 func (t *transition) published() bool {
 	end := time.NewTimer(publishedTime)
 	defer end.Stop()
@@ -323,11 +323,11 @@ func (t *transition) published() bool {
 	}
 }
 
-// standing says whether a server runs at its address, and whether it follows the leader.
+// standing is what Node.Standing answers about a server.
 type standing struct{ there, follows bool }
 
-// standings asks several servers at the same time for their standing. A server that takes longer than
-// reachTime counts as not there.
+// standings asks several servers for their standing, all at the same time. A server that takes longer than
+// reachTime counts as not running.
 func standings(ctx context.Context, node Node, servers []config.Server) []standing {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()

@@ -114,8 +114,8 @@ func TestWhatIsImpossibleHere(t *testing.T) {
 	}
 }
 
-// If a majority of the old voters and a majority of the new voters run, then a majority of raft's voters runs
-// after each change. The final configuration is the wanted one.
+// If both a majority of the old voters and a majority of the new voters run, a majority of raft's voters runs
+// after each change. The last configuration is the wanted one.
 func TestEveryStepLeavesAMajority(t *testing.T) {
 	n, all := 5, 243
 	if testing.Short() {

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// maxNamespaces bounds the memory that a client can use up by inventing top-level names. Further names are
-// counted together.
+// maxNamespaces bounds the names that have counts of their own, because clients choose the names. Further
+// names are counted together.
 const (
 	maxNamespaces   = 32
 	maxNamespace    = 64       // the longest name that has its own count, in bytes
 	otherNamespaces = "/other" // contains a slash, so no first part of a path is equal to it
 )
 
-// Namespaces collects sizes by the first part of a path. The zero value is ready. Looking up a name needs no
-// lock. Adding a new name copies the map.
+// Namespaces collects sizes by the first part of a path. The zero value is ready. To look a name up takes no
+// lock; to add one, the map is copied.
 type Namespaces struct {
 	mu sync.Mutex // held while a name is added
 	m  atomic.Pointer[map[string]*Recorder]
@@ -46,8 +46,7 @@ func (n *Namespaces) Observe(path string, bytes int64) {
 }
 
 func (n *Namespaces) add(name string) *Recorder {
-	// Two names with the same label must have one count, because Prometheus refuses two samples with the same
-	// label.
+	// Names that look the same as a label must share one count: Prometheus refuses two samples with one label.
 	name = strings.ToValidUTF8(name, "\uFFFD")
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,8 +78,7 @@ func (n *Namespaces) Values(now time.Time) map[string]Summary {
 	return out
 }
 
-// HideNames removes the values of all namespaces that have their own count. The value of the namespaces that
-// are counted together stays.
+// HideNames removes the values of single namespaces. Only the value stays in which many are counted together.
 func HideNames(values map[string]Summary) {
 	maps.DeleteFunc(values, func(name string, _ Summary) bool { return name != otherNamespaces })
 }

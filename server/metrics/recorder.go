@@ -10,8 +10,8 @@ import (
 // Counter counts up. Its zero value is ready for use by several goroutines.
 type Counter = atomic.Int64
 
-// The histogram has 8 buckets for each power of two. So a quantile is exact to about 6 percent, and the
-// histogram takes 1 KiB.
+// The histogram has 8 buckets for each power of two. That makes a quantile exact to about 6 percent, and
+// takes 1 KiB.
 const (
 	subBits = 3
 	subs    = 1 << subBits
@@ -22,24 +22,25 @@ const (
 // all values since the start would hide what happens now.
 const window = 5 * time.Minute
 
-// Recorder collects a distribution. Observing costs a handful of atomic
-// operations and no lock. The zero value is ready.
+// Recorder collects a distribution. To record a value takes a few atomic operations, and no lock. The zero
+// value is ready.
 //
-// Count, sum, least and greatest cover the time since the last reset. Quantiles cover the last one or two
-// windows. A window begins during a call of Value, so that observing needs no clock.
+// The count, the sum, the least and the greatest cover the time since the last reset. The quantiles cover the
+// last one or two windows. Only Value looks at the clock and begins a window.
 type Recorder struct {
 	count, sum atomic.Int64
 	bounds
 	current atomic.Pointer[histogram]
 
 	mu       sync.Mutex // held by readers only
-	previous *histogram // the histogram of the previous window
+	previous *histogram // of the window before this one
 	since    time.Time  // when `current` began
 }
 
 type histogram [buckets]atomic.Uint32
 
-// bounds are the least and the greatest of some values. Each is stored plus 1, so that 0 means none.
+// bounds are the least and the greatest of some values. One more than each is stored, as 0 stands for no
+// value.
 type bounds struct{ least, greatest atomic.Int64 }
 
 func (b *bounds) note(v int64) {
@@ -103,8 +104,7 @@ func (r *Recorder) Value(now time.Time, unit float64) Summary {
 	return s
 }
 
-// setQuantiles computes the quantiles. `counts` has the number of values in each bucket, and `total` is the
-// number of all values.
+// setQuantiles computes the quantiles from the number of values in each bucket. `total` is their sum.
 func (s *Summary) setQuantiles(counts *[buckets]uint64, total uint64, unit float64) {
 	at := func(q float64) float64 {
 		v := float64(quantile(counts, total, q)) / unit
@@ -115,7 +115,7 @@ func (s *Summary) setQuantiles(counts *[buckets]uint64, total uint64, unit float
 	}
 }
 
-// Reset forgets everything. Values observed at that moment may be kept in part.
+// Reset forgets everything. Of values that are recorded at the same moment, it may keep a part.
 func (r *Recorder) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,8 +153,8 @@ func (r *Recorder) collect(now time.Time) (counts [buckets]uint64, total uint64)
 	return counts, total
 }
 
-// bucketOf returns the bucket of v. Each value up to 8 has its own bucket. For larger values the highest bit
-// and the three bits after it decide.
+// bucketOf returns the bucket of v. Values below 8 have a bucket each. For a larger value, its highest bit
+// and the three bits after that choose the bucket.
 func bucketOf(v int64) int {
 	if v < subs {
 		return int(v)
@@ -163,7 +163,7 @@ func bucketOf(v int64) int {
 	return min(shift*subs+int(v>>shift), buckets-1)
 }
 
-// valueOf returns the middle of a bucket.
+// valueOf returns a value in the middle of a bucket.
 func valueOf(bucket int) int64 {
 	if bucket < 2*subs {
 		return int64(bucket)

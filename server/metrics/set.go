@@ -8,19 +8,19 @@ import (
 )
 
 // Set has the counters of a working server. The zero value is ready. Callers use the fields directly:
-// m.ReadLatency.ObserveTime(d). The tag `zk` has the names under which ZooKeeper shows a Counter or a
-// Recorder. A Recorder records times in microseconds, unless it has the tag `count`.
+// m.ReadLatency.ObserveTime(d). The tag `zk` of a Counter or Recorder gives its names in ZooKeeper. A
+// Recorder has times in microseconds or, with the tag `count`, numbers.
 type Set struct {
 	PacketsReceived Counter // reset by srst, as are all Recorders
 	PacketsSent     Counter
 	AuthFailed      Counter // never reset
 	Responses       Extremes
-	Proposals       Extremes // bytes of log entries proposed here
+	Proposals       Extremes // sizes of the log entries that this server proposes, in bytes
 	Requests        Recorder // every request
 
 	ConnectionRequests  Counter `zk:"connection_request_count"` // connect requests
 	ConnectionRejected  Counter `zk:"connection_rejected"`      // refused by a limit
-	ConnectionDropped   Counter `zk:"connection_drop_count"`    // ended by the server
+	ConnectionDropped   Counter `zk:"connection_drop_count"`    // ended by the server, not by the client
 	Revalidated         Counter `zk:"connection_revalidate_count revalidate_count"`
 	SessionlessExpired  Counter `zk:"sessionless_connections_expired"` // no connect request arrived in time
 	SessionsExpired     Counter `zk:"stale_sessions_expired"`
@@ -32,26 +32,26 @@ type Set struct {
 	TLSHandshakeFailed  Counter `zk:"tls_handshake_exceeded"`
 	UnrecoverableErrors Counter `zk:"unrecoverable_error_count"` // panics in a connection
 	ClosedNotServing    Counter `zk:"cnxn_closed_without_zk_server_running"`
-	Throttled           Counter `zk:"request_throttle_wait_count"` // waits for an address's share or for memory
+	Throttled           Counter `zk:"request_throttle_wait_count"` // had to wait for a share or for memory
 
 	ReadLatency        Recorder `zk:"readlatency"`
 	UpdateLatency      Recorder `zk:"updatelatency"`
-	PropagationLatency Recorder `zk:"propagation_latency"`               // from the leader's stamp until applied
-	NodeCreatedWatch   Recorder `zk:"node_created_watch_count" count:""` // watches fired by one event
+	PropagationLatency Recorder `zk:"propagation_latency"`               // from the leader's clock to Apply here
+	NodeCreatedWatch   Recorder `zk:"node_created_watch_count" count:""` // how many watches one event fires
 	NodeDeletedWatch   Recorder `zk:"node_deleted_watch_count" count:""`
 	NodeChangedWatch   Recorder `zk:"node_changed_watch_count" count:""`
 	NodeChildrenWatch  Recorder `zk:"node_children_watch_count" count:""`
 
-	// Measures of the replicated log.
+	// The replicated log.
 	ProposalCount Counter `zk:"proposal_count"`
 	Elections     Counter `zk:"looking_count"` // how many times this server lost its leader
 	// how many snapshots were sent to followers
 	SnapshotsSent Counter  `zk:"snap_count"`
-	QueueSize     Recorder `zk:"sync_processor_queue_size" count:""` // requests under way at each proposal
+	QueueSize     Recorder `zk:"sync_processor_queue_size" count:""` // requests that wait when one is proposed
 	BatchSize     Recorder `zk:"sync_processor_batch_size" count:""` // requests in an entry
 	// time from the proposal to the commit, at the leader
 	AckLatency Recorder `zk:"quorum_ack_latency"`
-	// time from the proposal until it is applied, at the leader
+	// time from the proposal until the leader has applied the entry
 	ProposalLatency   Recorder `zk:"proposal_latency"`
 	ElectionTime      Recorder `zk:"election_time"`
 	LeaderUnavailable Recorder `zk:"leader_unavailable_time"`
@@ -61,14 +61,14 @@ type Set struct {
 	ReplayEntries     Recorder `zk:"startup_txns_loaded" count:""`      // entries that were applied at the start
 	ReplayTime        Recorder `zk:"startup_txns_load_time"`
 
-	Reads  Namespaces // bytes, by first part of the path
+	Reads  Namespaces // bytes read, by the first part of the path
 	Writes Namespaces
 }
 
 // Micro is the number of microseconds in a millisecond: it converts recorded times.
 const Micro = 1000
 
-// Named returns the counters and the distributions under the names that ZooKeeper gives them.
+// Named returns the counters and the summaries of the recorders, by their names in ZooKeeper.
 func (m *Set) Named(now time.Time) (counters map[string]int64, summaries map[string]Summary) {
 	counters, summaries = map[string]int64{}, map[string]Summary{}
 	m.each(func(field any, tag reflect.StructTag) {
@@ -101,7 +101,7 @@ func (m *Set) Reset() {
 	m.PacketsReceived.Store(0)
 	m.PacketsSent.Store(0)
 	m.each(func(field any, _ reflect.StructTag) {
-		if r, ok := field.(interface{ Reset() }); ok { // all except Counters
+		if r, ok := field.(interface{ Reset() }); ok { // a Counter has no Reset, and is left alone
 			r.Reset()
 		}
 	})

@@ -1,6 +1,6 @@
-// Package observe keeps figures about clients for operators. Connections call it for each request, and at the
-// end of each connection or session. No other part of serving clients depends on it. Its memory is bounded,
-// whatever names clients choose.
+// Package observe keeps figures about clients, which operators see. Connections report to it: each request,
+// and the end of each connection and session. Clients are served without it in the same way. Whatever names
+// clients choose, its memory is bounded.
 package observe
 
 import (
@@ -14,8 +14,8 @@ import (
 // Clients holds the figures that a server keeps about its clients.
 type Clients struct {
 	metrics *metrics.Set
-	start   time.Time        // the moment at which the server's clock was zero
-	wall    func() time.Time // the clock that people see
+	start   time.Time        // the moment from which the server's clock counts
+	wall    func() time.Time // the clock for times that people see
 	follow  func(*Request)
 
 	gone  recent // counts of connections that have ended, by address
@@ -23,21 +23,21 @@ type Clients struct {
 	lost  lostConns
 
 	mu      sync.Mutex // guards the fields below
-	down    time.Time  // when the server stopped serving clients; zero: it serves clients
+	down    time.Time  // since when the server does not serve clients; zero: it serves them
 	downs   []Down
 	refused map[string]Refusal // the newest refusal by address
 }
 
-// Init makes the zero value ready for use. `start` is the moment at which the server's clock was zero, and
-// wall() is the clock that people see. If follow() is not nil, it is called for every request; see Followed.
+// Init makes the zero value ready for use. The server's clock counts from `start`; wall() is the clock for
+// times that people see. follow(), if not nil, is called with each request; see Followed.
 func (c *Clients) Init(m *metrics.Set, start time.Time, wall func() time.Time, follow func(*Request)) {
 	c.metrics, c.start, c.wall, c.follow, c.ended.news = m, start, wall, follow, make(chan struct{}, 1)
 }
 
 func (c *Clients) now() time.Duration { return time.Since(c.start) }
 
-// Begin returns a Request, which the connection completes and passes to Followed. It returns nil if requests
-// are not followed.
+// Begin returns a Request for a log to follow. The connection fills it in, and passes it to Followed at the
+// end. It returns nil if no log follows requests.
 func (c *Clients) Begin(op jute.OpCode, body []byte) *Request {
 	if c.follow == nil {
 		return nil
@@ -45,9 +45,9 @@ func (c *Clients) Begin(op jute.OpCode, body []byte) *Request {
 	return &Request{Op: op, Body: body}
 }
 
-// Followed passes a request to the function that Init got. It does so before the answer is sent or, if the
-// connection has ended, after the request was carried out. The function may run under the state lock, so it
-// must not block. The request's slices are valid only during the call.
+// Followed passes a request to the function follow() of Init: before the answer is sent or, if the connection
+// has ended, after the request was carried out. follow() must not block, because the caller may hold the
+// state lock. The slices of the request are valid only during the call.
 func (c *Clients) Followed(r *Request) { c.follow(r) }
 
 // ConnEnded counts a connection that had a session.
@@ -58,8 +58,8 @@ func (c *Clients) GoneClients() map[string]Count {
 	return c.gone.Counts(c.now())
 }
 
-// Down is a time in which this server did not serve clients, because of an election, a stall or a cut
-// network.
+// Down is a time in which this server served no clients, for example because of an election, or because its
+// network was cut.
 type Down struct{ Since, Until time.Time }
 
 // Refusal says when and why a limit last refused a connection from an address.
@@ -73,7 +73,7 @@ const (
 	keptRefusals = 1000
 )
 
-// NoteServing notes whether this server serves clients from now on.
+// NoteServing records that this server begins or stops to serve clients.
 func (c *Clients) NoteServing(serve bool) {
 	now := c.wall()
 	c.mu.Lock()

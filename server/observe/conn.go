@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/server/report"
 )
 
-// Conn has the counts of one connection that operators see. The owner of a Conn guards it.
+// Conn has what operators see of one connection. It has no lock: its owner guards it.
 type Conn struct {
 	received, sent int64
 	bytes          int64 // bytes sent
@@ -19,10 +19,10 @@ type Conn struct {
 	zxid    int64
 	replied time.Duration
 
-	count, sum             int64 // number and sum of latencies, in ms
+	count, sum             int64 // how many requests were answered, and the sum of their latencies in ms
 	latest, least, longest int64
 
-	replies             int // number of replies since the last call of Wrote
+	replies             int // replies since the last call of Wrote; the sizes below are theirs
 	lastSize            int // size of the last reply
 	leastSize, mostSize int
 }
@@ -30,16 +30,16 @@ type Conn struct {
 // NewConn returns the counts of a new connection.
 func NewConn() Conn { return Conn{cxid: -1} }
 
-// Reset zeroes all counts.
+// Reset zeroes the counts. What it knows of the last reply stays.
 func (s *Conn) Reset() { *s = Conn{op: s.op, cxid: s.cxid, zxid: s.zxid, replied: s.replied} }
 
 // Received counts n requests.
 func (s *Conn) Received(n int) { s.received += int64(n) }
 
-// Total returns how many requests the connection has received, and how many bytes it has sent.
+// Total returns how many requests were received and how many bytes were sent.
 func (s *Conn) Total() (requests, bytes int64) { return s.received, s.bytes }
 
-// Last records the newest request that was answered.
+// Last records the last reply: to which request it was, and its zxid.
 func (s *Conn) Last(xid int32, op jute.OpCode, zxid int64) {
 	s.op, s.zxid = op, zxid
 	if xid >= 0 {
@@ -47,7 +47,7 @@ func (s *Conn) Last(xid int32, op jute.OpCode, zxid int64) {
 	}
 }
 
-// Took records that n requests were answered. Each took the time d, and `now` is the time of the answers.
+// Took records n requests that were answered at the time `now`, each after the time d.
 func (s *Conn) Took(n int, d, now time.Duration) {
 	ms := d.Milliseconds()
 	s.replied = now
@@ -70,7 +70,7 @@ func (s *Conn) Size(n int) {
 	s.replies++
 }
 
-// Wrote counts frames that are about to be written. It adds the sizes of the replies among them to the
+// Wrote counts frames that will be written now. It also adds the sizes of the replies among them to the
 // server's metrics.
 func (s *Conn) Wrote(frames, bytes int, m *metrics.Set) {
 	s.sent += int64(frames)
@@ -85,8 +85,8 @@ func (s *Conn) Wrote(frames, bytes int, m *metrics.Set) {
 	}
 }
 
-// Describe fills in the counts that operators see. For a connection without a session it fills in only the
-// amounts received and sent.
+// Describe fills in what operators see. For a connection without a session, that is only how much was
+// received and sent.
 func (s *Conn) Describe(d *report.Conn) {
 	d.Received, d.Sent, d.BytesOut = s.received, s.sent, s.bytes
 	if d.Session == 0 {

@@ -12,27 +12,25 @@ import (
 type EndedSession struct {
 	Session int64
 	Zxid    int64 // zxid of its end
-	// when it ended, by the leader's clock; this server may learn of the end late, from its log
+	// when it ended, by the leader's clock; a server that replays its log learns of the end much later
 	Time  time.Time
 	Cause state.EndCause
-	// Addr is the client's address, Server is the server that it was connected to last, and Timeout is the
-	// negotiated timeout.
+	// Addr is the address of the client, Server is where it was last connected, and Timeout is the session's.
 	Addr    string
 	Server  uint32
 	Timeout time.Duration
-	// Silent is how long the client had been silent, if it was connected to this server; otherwise it is
-	// zero.
+	// Silent is how long the server had heard nothing from the client. It is zero if the client was not
+	// connected to this server.
 	Silent time.Duration
-	// Lost says why the session's last connection to this server ended before the session, and LostFor says how
-	// long before the session it ended. Lost is empty if the connection lasted as long as the session, or if
-	// the reason is not known.
+	// Lost says why the last connection to this server ended, and LostFor how long before the session that was.
+	// Lost is empty if the connection did not end before the session, or if the reason is not known.
 	Lost    string
 	LostFor time.Duration
 	// Paths are some of the ephemeral nodes that were removed with the session. PathCount is the number of
 	// all of them.
 	Paths     []string
 	PathCount int
-	unlisted  uint8 // has a bit for each of Paths; 1: not every client could have listed that path
+	unlisted  uint8 // one bit for each of Paths: 1 if it was not a path that every client could list
 }
 
 // Reason returns, in words, why the session ended.
@@ -63,7 +61,7 @@ func (e *EndedSession) Listed() (paths []string) {
 	return paths
 }
 
-// Bounds of the memory of ended sessions: together some 14 MiB.
+// Bounds on the sessions that are remembered after their end. All of them take some 14 MiB.
 const (
 	endedKept = 10_000
 	endedPath = 4   // how many paths of each session are kept
@@ -76,11 +74,11 @@ type endedSessions struct {
 
 	mu   sync.Mutex
 	list []EndedSession
-	next int // index of the entry that is overwritten next, when the ring is full
+	next int // when the list is full: the entry that the next session replaces
 }
 
-// lostConns holds the sessions whose last connection to this server has ended. As far as this server knows,
-// these sessions have neither connected again nor ended.
+// lostConns remembers sessions whose connection to this server has ended. It forgets a session that has ended
+// or, as far as this server learns of it, is connected again.
 type lostConns struct {
 	mu sync.Mutex
 	by map[int64]lostConn
@@ -88,11 +86,11 @@ type lostConns struct {
 
 type lostConn struct {
 	why       string
-	at, heard time.Duration // times on the server's clock
+	at, heard time.Duration // when the connection ended, and when its client was last heard from
 }
 
-// maxLost bounds the number of lost connections, because clients may move to other servers and never come
-// back.
+// maxLost bounds the sessions in lostConns: many move to other servers, and this server never hears of them
+// again.
 const maxLost = 20_000
 
 func (l *lostConns) take(session int64) (lostConn, bool) {

@@ -55,7 +55,8 @@ func TestNamesAreBounded(t *testing.T) {
 	expect.Equal(t, len(r.Counts(time.Second)), maxNames, "names")
 }
 
-// A count is shown until the end of the window that follows the count's own window, and no longer.
+// Requests are counted in windows of a fixed length. What was counted in one window is shown until the next
+// window ends.
 func TestCountsAreOfTheLastMinutes(t *testing.T) {
 	var r recent
 	r.Add("a", Count{2, 10}, 0)
@@ -191,8 +192,8 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	expect.That(t, !oldest, "the oldest refusal is known")
 }
 
-// The sizes of replies count when they are written: for each write, the smallest, the largest and the last
-// size.
+// The sizes of replies are recorded when they are written: of each write the smallest, the largest and the
+// last one. Events do not count.
 func TestSizesOfReplies(t *testing.T) {
 	var s Conn
 	var m metrics.Set

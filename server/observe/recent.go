@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// recent counts the requests and bytes of each name in the last minute or two.
+// recent counts requests and bytes by name. The counts cover the last minute or two.
 type recent struct {
 	mu     sync.Mutex
 	began  time.Duration
@@ -14,7 +14,7 @@ type recent struct {
 	before map[string]*Count // counts of the window before this one
 }
 
-// Count is a number of requests, and how many bytes they have.
+// Count has the number of requests, and their bytes.
 type Count struct{ Requests, Bytes int64 }
 
 const (
@@ -23,9 +23,8 @@ const (
 	maxName  = 256  // the limit of bytes in a name
 )
 
-// Add adds c to the counts of a name at the time `now`. It ignores a name that is too long, and a new name if
-// the window already has maxNames names. The caller may reuse the memory of the name, so Add stores a copy of
-// it in the map.
+// Add adds c to the counts of a name. It ignores a name that is too long, and a new one if the window is full
+// of names. It copies the name, because the caller uses its memory again.
 func (r *recent) Add(name string, c Count, now time.Duration) {
 	if name == "" || len(name) > maxName {
 		return
@@ -44,14 +43,14 @@ func (r *recent) Add(name string, c Count, now time.Duration) {
 	was.Requests, was.Bytes = was.Requests+c.Requests, was.Bytes+c.Bytes
 }
 
-// turn begins a new window when the present one is over.
+// turn begins another window if a minute has passed since this one began.
 func (r *recent) turn(now time.Duration) {
 	if r.now != nil && now-r.began < window {
 		return
 	}
 	r.before = r.now
 	if now-r.began >= 2*window {
-		r.before = nil // nothing happened for a whole window
+		r.before = nil // a whole window has passed in which nothing was counted
 	}
 	r.now, r.began = make(map[string]*Count), now
 }

@@ -9,27 +9,28 @@ import (
 
 // Request is one request of a client, from its arrival to its answer.
 type Request struct {
-	Op      jute.OpCode // state.OpCreateSession and state.OpAttach for a connect request, which has no Body
+	Op      jute.OpCode // OpCreateSession or OpAttach for a connect request, whose body is left out
 	Xid     int32
 	Body    []byte // as the client sent it
 	Session int64  // 0: no session, for example for a refused connect request
 	Addr    string // the client's address, without its port
 	IDs     []jute.ID
 
-	state.Outcome // the answer, or why there was no answer
+	state.Outcome // what the client was answered, or why it got no answer
 
-	// Times on the server's clock. Arrived: the last byte of the request came. Begun: the server began to
-	// carry it out, after waiting for other requests of the connection and for the share of its address.
-	// Logged: a majority had the write in its log, and this server applied the entry; zero for requests that
-	// the server answers by itself. Answered: the answer was appended.
+	// When the request came to each stage, on the server's clock:
+	//   - Arrived: its last byte has come.
+	//   - Begun: it has waited for earlier requests and for the share of its address.
+	//   - Logged: a majority has it in its log. 0 if it needs no log entry.
+	//   - Answered: the answer is in the outbox.
 	Arrived, Begun, Logged, Answered time.Duration
 }
 
 // stages are the names of the parts of a request's time, in order.
 var stages = [...]string{"waited", "logged", "applied", "carried_out"}
 
-// stages returns how long each stage took. A write has the stages `logged` and `applied`; other requests have
-// the stage `carried_out` instead.
+// stages returns how long each stage took. A request that goes through the log has `logged` and `applied`;
+// any other has `carried_out` instead.
 func (r *Request) stages() (took [len(stages)]time.Duration) {
 	took[0] = r.Begun - r.Arrived
 	if r.Logged > 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// SessionEnded records the end of a session. `heard` is when the client was last heard from; it is negative
-// if the client is not connected to this server.
+// SessionEnded records a session that has ended. `heard` is when its client was last heard from, or negative
+// if the client was not connected to this server.
 func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration) {
 	of := &end.Session
 	e := EndedSession{
@@ -83,7 +83,7 @@ func (c *Clients) EndedSince(zxid int64) (list []EndedSession) {
 // EndedNews returns a channel that receives a value when sessions have ended.
 func (c *Clients) EndedNews() <-chan struct{} { return c.ended.news }
 
-// ConnLost remembers that a session's connection has ended, and when its client was last heard from.
+// ConnLost records that the connection of a session has ended, why, and when its client was last heard from.
 func (c *Clients) ConnLost(session int64, why string, heard time.Duration) {
 	l := &c.lost
 	l.mu.Lock()
@@ -92,7 +92,7 @@ func (c *Clients) ConnLost(session int64, why string, heard time.Duration) {
 		l.by = make(map[int64]lostConn)
 	}
 	if len(l.by) >= maxLost {
-		for id := range l.by { // forget any of them: the only effect is that operators see a less exact reason
+		for id := range l.by { // forget any one: operators will see less of why that session ended
 			delete(l.by, id)
 			break
 		}

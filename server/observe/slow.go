@@ -12,14 +12,14 @@ import (
 // slowLogged is how many slow requests Slow logs in a second.
 const slowLogged = 10
 
-// Slow logs requests that take longer than a bound, at most ten a second, and counts the others. It measures
-// the stages of all requests.
+// Slow logs requests that take longer than a bound. It logs at most ten in a second, and counts the rest. Of
+// all requests it measures how long the stages take.
 type Slow struct {
 	Bound time.Duration
 	Log   *slog.Logger
 
 	seen, skipped atomic.Int64
-	// the server's present second and, in the lowest bits, the number of lines logged in it
+	// the present second, and in the lowest bits how many lines were logged in it
 	window atomic.Int64
 	times  [len(stages)]times
 }
@@ -44,7 +44,7 @@ func (t *times) add(d time.Duration) {
 	t.sum.Add(int64(d))
 }
 
-// Request records an answered request. Clients.Init takes this function as its argument `follow`.
+// Request looks at a request that has its answer. It is the function `follow` of Clients.Init.
 func (s *Slow) Request(r *Request) {
 	took := r.stages()
 	for i, d := range took {

@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// WithoutData copies a request's body for the logs. It leaves out the data of nodes, because logs do not show
-// them. While a write waits, a second copy of its data would take memory that no client's account counts.
+// WithoutData copies a request's body for the logs, without the data of nodes: no log shows these, and a
+// second copy of them, while the request waits, would be memory that no account has counted.
 func WithoutData(op jute.OpCode, body []byte) []byte {
 	switch op {
 	case jute.OpMulti:
@@ -27,8 +27,8 @@ func WithoutData(op jute.OpCode, body []byte) []byte {
 	return append(kept, body[end:]...)
 }
 
-// partsWithoutData copies a multi without the data in its operations. If an operation cannot be read, the
-// rest of the body is kept unchanged. So the copy is refused in the same way as the request.
+// partsWithoutData copies a multi without the data of its operations. From an operation that it cannot read,
+// it copies the rest as it is, so that the copy can be read no further than the request.
 func partsWithoutData(body []byte) (kept []byte) {
 	var r jute.CreateRequest
 	from := 0
@@ -43,7 +43,7 @@ func partsWithoutData(body []byte) (kept []byte) {
 		case jute.OpDelete, jute.OpCheck:
 			d.PathVersion()
 			path = -1
-		default: // the end, or an operation that no multi may have
+		default: // the end of the multi, or an operation that does not belong in one
 			return append(kept, body[from:]...)
 		}
 		if h.Done || d.Err() != nil {
@@ -56,14 +56,14 @@ func partsWithoutData(body []byte) (kept []byte) {
 	}
 }
 
-// after() returns the offset of the end of a text in a body. The text begins at the offset `at`. The result
-// is -1 if the body is too short, or if the length of the text is impossible.
+// after() returns where a text ends that begins at the offset `at` of a body. It returns -1 if the text does
+// not fit in the body.
 func after(body []byte, at int) int {
 	if at < 0 || len(body)-at < 4 {
 		return -1
 	}
 	n := int(int32(binary.BigEndian.Uint32(body[at:])))
-	if n == -1 { // no text
+	if n == -1 { // stands for null, which has no bytes
 		n = 0
 	}
 	if n < 0 || n > len(body)-at-4 {

@@ -36,7 +36,8 @@ func TestLogsKeepNoData(t *testing.T) {
 	for n := range len(whole) { // no panic, wherever the body ends
 		_ = WithoutData(jute.OpSetData, whole[:n])
 	}
-	for _, at := range []int{0, 6} { // an impossible length of the path or of the data is kept
+	// The length of the path or of the data is impossible, and is still so in the copy.
+	for _, at := range []int{0, 6} {
 		broken := bytes.Clone(whole)
 		binary.BigEndian.PutUint32(broken[at:], 0xff61ffff)
 		d = jute.NewDecoder(WithoutData(jute.OpSetData, broken))

@@ -2,8 +2,8 @@ package report
 
 import "github.com/zlockd/zlockd/server/metrics"
 
-// Fill copies values of the server's counters into the status. It always fills in the values of `srvr`. If
-// `need` has NeedMetrics, it also fills in all values under ZooKeeper's names.
+// Fill copies counters into the status: always those that srvr shows and, with NeedMetrics, all that have a
+// name in ZooKeeper.
 func (s *Status) Fill(m *metrics.Set, need Need) {
 	s.Received, s.Sent = m.PacketsReceived.Load(), m.PacketsSent.Load()
 	s.Responses = m.Responses.Value()
@@ -19,14 +19,14 @@ func (s *Status) Fill(m *metrics.Set, need Need) {
 		writeNames: m.Writes.Values(s.Now)}
 }
 
-// The families of metrics that count sizes by the first part of a path.
+// Families of metrics that have a size for each first part of a path.
 const (
 	readNames  = "read_per_namespace"
 	writeNames = "write_per_namespace"
 )
 
-// HideNamespaces removes the sizes that show the first part of a path. Call it if not every client may list
-// these names.
+// HideNamespaces removes the sizes that tell names, for a reader who may not see the names of top-level
+// nodes.
 func (s *Status) HideNamespaces() {
 	metrics.HideNames(s.Keyed[readNames])
 	metrics.HideNames(s.Keyed[writeNames])

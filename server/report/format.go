@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Decimal prints f as Java prints a double rounded to four places: at least
-// one decimal, at most four.
+// Decimal prints f as Java prints a double that is rounded to four places: with one to four decimals.
 func Decimal(f float64) string {
 	s := Short(f)
 	if !strings.Contains(s, ".") {
@@ -16,13 +15,13 @@ func Decimal(f float64) string {
 	return s
 }
 
-// Short prints f with up to four decimals, without zeros at the end. A NaN or infinity prints as
-// 0: a monitoring system must be able to parse every line.
+// Short prints f with at most four decimals, and none that are zero at the end. NaN and infinity become 0,
+// because monitoring systems must be able to parse each line.
 func Short(f float64) string {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return "0"
 	}
-	if math.Abs(f) < 1e11 { // larger numbers have no decimals to cut
+	if math.Abs(f) < 1e11 { // a larger number has hardly more than four decimals
 		f = math.Round(f*1e4) / 1e4
 	}
 	if f == 0 {

@@ -4,19 +4,19 @@ import (
 	"strconv"
 )
 
-// maxListed is how many bytes the lists of a status may take in an answer. It keeps answers, and their
-// memory, below 50 MB for every tree and any number of clients.
+// maxListed bounds the bytes that a status's lists take in an answer. So no answer exceeds 50 MB, however
+// large the tree and however many clients.
 const maxListed = 45_000_000
 
-// The most bytes that an entry of a list can take.
+// How many bytes an entry of a list takes at most.
 const (
 	ListedConn    = 1000
 	ListedSession = 100
-	listedPath    = 30 // bytes of an entry without the path; see ListedPath
+	listedPath    = 30 // without the path itself; see ListedPath
 )
 
-// Fits reports whether the answer has room for another entry of `bytes` bytes. If not, it notes that the list
-// is cut. `total` is the number of entries in the whole list, and `what` names them.
+// Fits reports whether a list may have another entry of `bytes` bytes. If not, it notes in the status that
+// the list is not whole; `total` is how many entries there are, and `what` is what they are.
 func (s *Status) Fits(what string, total, bytes int) bool {
 	if s.listed+bytes > maxListed {
 		if s.Truncated == "" {
@@ -38,7 +38,7 @@ func ListedPath(path string) int {
 		case c == '"' || c == '\\':
 			n += 2
 		case c >= 0x80:
-			n += 3 // the answer shows a byte that is no UTF-8 as U+FFFD
+			n += 3 // if it is not part of UTF-8, the answer shows U+FFFD, which has three bytes
 		default:
 			n++
 		}

@@ -1,6 +1,6 @@
-// Package report defines what a server says about itself: one [Status]. The server fills it in, and pages,
+// Package report defines what a server says about itself: a [Status]. The server fills it in; pages,
 // four-letter words and metrics show it. A Status is plain data: the package takes no lock, and does not know
-// how a Status is shown.
+// who shows it.
 package report
 
 import (
@@ -10,19 +10,19 @@ import (
 	"github.com/zlockd/zlockd/server/metrics"
 )
 
-// Need says which costly parts of a Status the caller wants. The other parts are always filled in.
+// Need says which of the costly parts of a Status must be filled in.
 type Need uint8
 
-// Parts of a Status that cost time or memory to gather.
+// The parts of a Status that cost time or memory.
 const (
 	NeedConns      Need = 1 << iota // ConnList
 	NeedSessions                    // SessionList
 	NeedEphemerals                  // Ephemerals
 	NeedWatches                     // WatchList
 	NeedDirs                        // DataDirSize, LogDirSize
-	NeedMetrics                     // Counters, Summaries, Keyed, and Extra; Extra also needs NeedDirs
+	NeedMetrics                     // Counters, Summaries, Keyed, and Extra, which needs NeedDirs, too
 	NeedProcess                     // Environment, OpenFiles, MaxFiles
-	NeedHidden                      // in Ephemerals and WatchList, include nodes that ACLs hide
+	NeedHidden                      // list also nodes that not every client may list
 )
 
 // Mode is a server's part in the ensemble, as `srvr` names it.
@@ -37,9 +37,9 @@ const (
 	ReadOnly   Mode = "read-only" // no leader is known; clients with read-only sessions may read
 )
 
-// Status is a server at one moment: plain data, safe to keep and to change.
+// Status is how a server is at one moment. It is plain data, which its owner may keep and change.
 type Status struct {
-	Version string    // the text of the version line, without spaces: 3.9.3-zlockd-1.2.0
+	Version string    // without spaces: ZooKeeper's version and zlockd's, as in 3.9.3-zlockd-1.2.0
 	Built   time.Time // when the program was built
 	Now     time.Time
 	Uptime  time.Duration
@@ -48,12 +48,12 @@ type Status struct {
 
 	Certificates []Certificate // the certificates that this server shows
 
-	Faults  []string // problems with which the server may still serve clients: disk nearly full, …
-	Notices []string // facts that an operator wants on a dashboard: insecure peers, …
+	Faults  []string // problems that an operator must solve, although clients may still be served
+	Notices []string // facts that an operator should know, for example that peers need no certificate
 
 	Mode        Mode
 	LeaderAddr  string // peer address of the leader
-	Synced      int    // the number of voters that keep up, without the leader
+	Synced      int    // how many voters keep up with the leader
 	SyncedNon   int    // the number of non-voters that keep up
 	ConfigIndex int64  // the version of the list of members
 	ConfigText  string // the list of members as clients read it; empty: clients may not read it
@@ -63,12 +63,12 @@ type Status struct {
 	EphemeralCount int
 	DataSize       int64 // shown as approximate_data_size
 	Sessions       int
-	WatchConns     int // connections with data or child watches
+	WatchConns     int // how many connections have data or child watches
 	WatchPaths     int
-	Watches        int // number of data watches, as wchs shows it
+	Watches        int // how many data watches there are; wchs shows this number
 	AllWatches     int // data and child watches
 
-	Conns       int // open client connections, including those that ask four-letter words
+	Conns       int // open connections of clients, with those that only ask a four-letter word
 	Outstanding int
 	Received    int64 // packets since the last reset
 	Sent        int64
@@ -82,23 +82,23 @@ type Status struct {
 	Config      Config
 	Environment []Pair
 
-	// Lists, filled as Need says.
+	// Each list is filled in only if Need asks for it.
 	ConnList    []Conn
 	SessionList []Session
 	Ephemerals  []SessionPaths
 	WatchList   []SessionPaths // data and child watches by session
-	// Truncated says which list is not whole.
+	// Truncated says which lists are not whole; empty: all are.
 	Truncated string
-	listed    int // how many bytes the lists take in an answer
+	listed    int // bytes that the lists take in an answer; see Fits
 
 	DataDirSize int64
 	LogDirSize  int64
 	DiskFree    int64 // bytes free on the disk of the data directory; 0: not known
 
-	// Measured values under ZooKeeper's names. Answers show a missing value as zero.
+	// Measured values by their names in ZooKeeper. A value that is missing here is shown as zero.
 	Counters  map[string]int64
 	Summaries map[string]metrics.Summary
-	// Keyed holds families of summaries, such as those by namespace or by peer.
+	// Keyed has summaries by family and key, such as by namespace or by peer.
 	Keyed map[string]map[string]metrics.Summary
 	Extra []Sample
 }
@@ -124,9 +124,9 @@ type Sample struct {
 	Name   string // name of the metric without the prefix zlockd_
 	Help   string
 	Value  float64
-	Labels []Pair // the same keys for all samples of one name
+	Labels []Pair // all samples of one name have the same keys
 
-	Histogram *Histogram // replaces Value; only /metrics shows it
+	Histogram *Histogram // if set, in place of Value; only /metrics shows it
 }
 
 // Histogram counts how many values lie at or below each bound.
@@ -145,21 +145,21 @@ func (s *Status) Measure(name, help string, v float64, labels ...Pair) {
 type Conn struct {
 	Addr     string // host:port
 	Secure   bool   // the connection came to the TLS port
-	Interest int    // 1: read; 5: read and write; 0: paused, or answering a four-letter word
+	Interest int    // as a ZooKeeper shows it: 1 if the server reads, 5 if it also writes, 0 if it does not read
 	Queued   int64  // requests not yet answered
 	Received int64
 	Sent     int64
 	BytesIn  int64
 	BytesOut int64 // bytes sent since the last reset
 
-	Session     int64 // 0: the connection has no session yet, and the fields below are empty
+	Session     int64 // 0: no session yet; then the fields below are empty
 	LastOp      string
 	Established time.Time
 	Timeout     time.Duration
-	Expires     time.Time // when the server closes the connection if nothing arrives
+	Expires     time.Time // when the connection will be closed if its client stays silent
 	LastCxid    int64     // -1: none
 	LastZxid    int64
-	LastReply   time.Duration // when the last reply was sent, by the server's uptime clock
+	LastReply   time.Duration // when the last reply was sent, since the start of the server
 	LastLatency int64         // this and the latencies below are in ms
 	Latency     metrics.Latency
 }
@@ -168,7 +168,7 @@ type Conn struct {
 type Session struct {
 	ID      int64
 	Timeout time.Duration
-	Expires time.Time // zero: this server does not keep the deadlines
+	Expires time.Time // zero: this server does not know it
 }
 
 // SessionPaths lists paths that belong to a session.
@@ -201,17 +201,17 @@ func (s *Status) Self() (status.Member, bool) {
 	return status.Member{}, false
 }
 
-// Answers reports whether the server answers requests about its service.
+// Answers reports whether the server answers questions about what it serves.
 func (s *Status) Answers() bool { return s.Serving || s.Mode == ReadOnly }
 
 // Ensemble reports whether this server is one of several.
 func (s *Status) Ensemble() bool { return s.Mode != Standalone && len(s.Members) > 0 }
 
-// VersionLine is the text from which clients read the version and the build date. The date has the form of
-// ZooKeeper before 3.8. That is the only form that go-zookeeper understands.
+// VersionLine is the line from which clients read the version and the date of the build. The date has the
+// form that ZooKeeper had before 3.8, because go-zookeeper understands no other.
 func (s *Status) VersionLine() string {
 	return s.Version + ", built on " + s.Built.UTC().Format("01/02/2006 15:04") + " GMT"
 }
 
-// Leading reports whether this server leads, and serves clients.
+// Leading reports whether the server is a leader that serves clients.
 func (s *Status) Leading() bool { return s.Serving && s.Mode == Leader }

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// The service name and the realm of ZooKeeper. Clients hash both, so they are part of the protocol. The realm
-// is not the name of the server's host.
+// ZooKeeper's names for its service and its realm. Clients put them into the hash, so they are fixed. The
+// realm does not depend on the server's host.
 const (
 	Realm   = "zk-sasl-md5"
 	Service = "zookeeper"
 )
 
-// nonceBytes is the number of random bytes in a nonce. A server makes a nonce for one exchange, and accepts
-// it only once. So an attacker cannot reuse an answer that it has overheard.
+// nonceBytes is how many random bytes a nonce has. Each exchange has a nonce of its own, so an answer that
+// was overheard is worthless in another exchange.
 const nonceBytes = 24
 
 // digest is one negotiation of DIGEST-MD5; see Users.begin.
@@ -25,7 +25,7 @@ type digest struct {
 	users Users
 	nonce string
 	next  func([]byte) ([]byte, error) // handles the client's next token; nil: the negotiation is over
-	user  string                       // the user whose password the client has proved
+	user  string                       // set when the client has proved that it knows this user's password
 }
 
 // Answer implements Negotiation.
@@ -50,8 +50,7 @@ func (e *digest) challenge(token []byte) ([]byte, error) {
 // User implements Negotiation.
 func (e *digest) User() (user, principal string, done bool) { return e.user, "", e.user != "" }
 
-// check verifies the client's answer to the challenge. It returns the proof that this server also knows the
-// password.
+// check verifies the client's answer. Its own answer proves that the server knows the password, too.
 func (e *digest) check(token []byte) ([]byte, error) {
 	d, err := parseDirectives(token)
 	if err != nil {
@@ -77,7 +76,7 @@ func (e *digest) check(token []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %.64q may not act as %.64q", errRefused, user, authzid)
 	}
 	password, known := e.users[user]
-	// The check takes as long for an unknown user as for a wrong password.
+	// Try both forms even for an unknown user, so that the time does not tell which users exist.
 	for _, latin1 := range []bool{false, true} {
 		key := sessionKey(user, password, d, latin1)
 		want := proof(key, "AUTHENTICATE:"+d["digest-uri"], d)
@@ -89,8 +88,8 @@ func (e *digest) check(token []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: user %.64q", errRefused, user)
 }
 
-// sessionKey is H(A1) of RFC 2831. Some clients follow the RFC exactly: they hash names and passwords in ISO
-// 8859-1 if all characters fit. Other clients hash them in UTF-8.
+// sessionKey is H(A1) in RFC 2831. Clients that follow the RFC hash the name and the password in ISO 8859-1
+// if all characters exist there; other clients hash them in UTF-8.
 func sessionKey(user, password string, d map[string]string, latin1 bool) string {
 	secret := user + ":" + d["realm"] + ":" + password
 	if latin1 {
@@ -104,7 +103,7 @@ func sessionKey(user, password string, d map[string]string, latin1 bool) string 
 	return hexSum(a1)
 }
 
-// proof returns the response value of RFC 2831 for a given A2.
+// proof returns the value `response` of RFC 2831. a2 is A2 in the RFC; it differs for client and server.
 func proof(key, a2 string, d map[string]string) string {
 	return hexSum(key + ":" + d["nonce"] + ":" + d["nc"] + ":" + d["cnonce"] + ":auth:" + hexSum(a2))
 }

@@ -9,17 +9,17 @@ import (
 // maxToken is how many bytes RFC 2831 allows for a token of a client.
 const maxToken = 4096
 
-// Errors of an exchange. They go to the log; the client learns only that the exchange has failed.
+// Why an exchange has failed. The reasons go to the log; the client learns only that it has failed.
 var (
 	errProtocol = errors.New("the client's answer does not follow DIGEST-MD5")
 	errRefused  = errors.New("unknown user or wrong password")
 )
 
-// maxDirectives bounds the directives in a token. The RFC defines only twelve.
+// maxDirectives bounds the directives in a token. RFC 2831 has only twelve.
 const maxDirectives = 32
 
-// parseDirectives reads `name=value, name="quoted value", …`. It refuses a repeated name, because two readers
-// of the token could use different values of this name.
+// parseDirectives reads `name=value, name="quoted value", …`. It refuses a token that has a name twice: which
+// of the values counts would be unclear.
 func parseDirectives(token []byte) (map[string]string, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("%w: %d bytes", errProtocol, len(token))

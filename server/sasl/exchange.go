@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Mechanisms are the ways in which clients can prove their identity. A server may have one mechanism or both;
-// a ZooKeeper has only one.
+// Mechanisms are the ways in which clients may prove who they are: one of the two, or both. A ZooKeeper can
+// have only one.
 type Mechanisms struct {
 	Users Users // users of DIGEST-MD5; nil: the server does not have this mechanism
-	// GSSAPI is Kerberos, from the module server/sasl/kerberos; nil: the server does not have this mechanism.
+	// GSSAPI is Kerberos, from the module server/sasl/kerberos; nil: clients cannot use it.
 	GSSAPI Mechanism
 }
 
-// Mechanism is a way to prove an identity. Another package provides it.
+// Mechanism is a way to prove an identity that another package provides.
 type Mechanism interface {
 	// Begin begins a negotiation; `random` is the source of its nonces and keys.
 	Begin(random io.Reader) Negotiation
@@ -32,9 +32,9 @@ type Negotiation interface {
 	User() (user, principal string, done bool)
 }
 
-// Begin begins a negotiation of the mechanism that the client speaks; `random` is the source of nonces and
-// keys. A client does not name its mechanism. But in DIGEST-MD5 the server speaks first, and in GSSAPI the
-// client. So Begin chooses by the parameter `empty`, which says whether the client's first token is empty.
+// Begin begins a negotiation in the mechanism that the client speaks. The client does not name it, but its
+// first token shows it: in DIGEST-MD5 the server speaks first, so that token is empty (`empty`); in GSSAPI
+// the client speaks first. Nonces and keys come from `random`.
 func (m *Mechanisms) Begin(empty bool, random io.Reader) (Negotiation, error) {
 	switch {
 	case m.GSSAPI != nil && !empty:

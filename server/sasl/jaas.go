@@ -18,23 +18,22 @@ import (
 //	    user_bob="bob's";
 //	};
 //
-// Each of the modules may be missing. ZooKeeper uses only one of them; this server uses both.
+// There may be one login module or both. A ZooKeeper uses one of them; zlockd uses both.
 
-// How the names of the login modules end. The beginning of the name for Kerberos differs between vendors of
-// Java.
+// The ends of the names of login modules. How the name for Kerberos begins depends on the vendor of Java.
 const (
 	moduleDigest   = ".DigestLoginModule"
 	moduleKerberos = ".Krb5LoginModule"
 )
 
-// looksLikeJAAS reports whether a text is a JAAS file and not a file in zlockd's format. In a JAAS file a
-// brace follows the first word.
+// looksLikeJAAS reports whether a text is a JAAS file, in which a brace follows the first word. Otherwise it
+// is a file in zlockd's format.
 func looksLikeJAAS(text string) bool {
 	words := jaasWords(text)
 	return len(words) > 1 && words[1] == "{"
 }
 
-// parseJAAS returns the options of a section's login modules.
+// parseJAAS returns what the login modules of one section say.
 func parseJAAS(text, section string) (File, error) {
 	words := jaasWords(text)
 	for i := 0; i+1 < len(words); i++ {
@@ -56,7 +55,8 @@ func parseJAAS(text, section string) (File, error) {
 	return File{}, fmt.Errorf("there is no section %s", section)
 }
 
-// addOption handles one word of a section; `module` is the module to which the word belongs.
+// addOption handles one word of a section: the name of a login module, which it stores in *module, or an
+// option of the present module.
 func (f *File) addOption(word string, module *string) error {
 	name, value, isOption := strings.Cut(word, "=")
 	user, isUser := strings.CutPrefix(name, "user_")
@@ -81,7 +81,7 @@ func (f *File) addOption(word string, module *string) error {
 	return nil
 }
 
-// check() refuses a section that would admit no client.
+// check() refuses a section with which no client could authenticate.
 func (f File) check() error {
 	if f.Keytab == "" && f.Principal != "" {
 		return errors.New("the Krb5LoginModule has no keyTab")
@@ -92,8 +92,8 @@ func (f File) check() error {
 	return nil
 }
 
-// jaasWords splits a JAAS file into words and braces. It removes quotes and comments; a semicolon separates
-// words like a space.
+// jaasWords splits a JAAS file into words and braces. It removes quotes and comments. A semicolon ends a
+// word, as a space does.
 func jaasWords(text string) []string {
 	var words []string
 	var word strings.Builder

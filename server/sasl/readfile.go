@@ -29,8 +29,8 @@ func ReadFile(path string) (File, error) {
 	return f, nil
 }
 
-// readText reads a file. The result `open` is an error if every user of the machine can read the file: such a
-// file should contain no secret.
+// readText reads a file. `open` is an error if every user of the machine can read the file. Then the file
+// must not contain secrets.
 func readText(path string) (text string, open, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -16,7 +16,7 @@ const (
 	maxUserName  = 255
 )
 
-// File is the content of a file of users. Only a JAAS file can have both mechanisms.
+// File is what a file of users contains. Only a JAAS file can have keys for Kerberos, too.
 type File struct {
 	Users             Users
 	Keytab, Principal string // the options of a Krb5LoginModule

@@ -108,8 +108,8 @@ func request(secret byte, path string, mode byte) *tickets.Request {
 
 const exclusive, permit = 1, 3
 
-// A request may find that a ticket still waits, while a repetition of the request at another server gets the
-// lock and tells the caller. Then the first request does not end the ticket.
+// A request finds that its ticket waits and must end. Before it ends the ticket, the same request at another
+// server gets the lock, and its caller knows of it. Then the ticket must stay.
 func TestTicketThatGotItsLockSinceTheLookStays(t *testing.T) {
 	t.Parallel()
 	s, n := startNode(t)
@@ -129,7 +129,7 @@ func TestTicketThatGotItsLockSinceTheLookStays(t *testing.T) {
 	for i, tc := range []struct {
 		name string
 		mode byte
-		try  bool // whether the first request only tries, and does not stand in the queue
+		try  bool // whether the first request only tries: it ends its ticket if it does not get the lock
 	}{{"revoked", exclusive, false}, {"tried permit", permit, true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := fmt.Sprintf("/lock-%d", i)
@@ -154,8 +154,8 @@ func TestTicketThatGotItsLockSinceTheLookStays(t *testing.T) {
 	}
 }
 
-// With If-Match and the tag of a place, a caller leaves the queue only if its ticket still waits. Such a
-// request does not give back a lock that the ticket has got in the meantime.
+// A caller may send If-Match with the ETag of its place in the queue. Then the request leaves the queue, but
+// it does not give back a lock that the ticket has got by now.
 func TestPlaceThatIsLeftIsNoHold(t *testing.T) {
 	t.Parallel()
 	s, n := startNode(t)
@@ -183,8 +183,8 @@ func TestPlaceThatIsLeftIsNoHold(t *testing.T) {
 	}
 }
 
-// A request finds a lock of another kind at its ticket's path. Before it ends the ticket, that lock is
-// removed, and another request reports that the ticket holds. Then the ticket stays.
+// A request finds a lock of another kind at its path, so its ticket must end. Before that, the other lock is
+// removed, and the same request at another server gets the lock for the ticket. Then the ticket stays.
 func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 	t.Parallel()
 	s, n := startNode(t)
@@ -248,9 +248,10 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 			} else {
 				create(path, 0)
 			}
-			n.next(&n.opens, func() { tc.comes(path) }) // after the request's look, before its ticket has a contender
+			// After the request has read the path, and before its ticket has a node there.
+			n.next(&n.opens, func() { tc.comes(path) })
 			told := 0
-			n.next(&n.before, func() { // the obstacles go, and another request gets the lock
+			n.next(&n.before, func() { // the other locks are removed, and the same request gets the lock
 				tc.goes(path)
 				if tc.holder {
 					expect.Equal(t, s.Give(ctx, request(holder, path, tc.mode)).Code, http.StatusNoContent)
@@ -307,7 +308,8 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 	}
 }
 
-// If a ticket ends while a touch of it is on its way, Server.confirmed keeps no time of this ticket.
+// A request touches its ticket, and the ticket ends at the same time. Then the server must not remember when
+// the ticket was heard from.
 func TestTicketThatEndsWhileItIsConfirmed(t *testing.T) {
 	t.Parallel()
 	s, n := startNode(t)

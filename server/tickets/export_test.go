@@ -1,6 +1,6 @@
 package tickets
 
-// Confirmed returns for how many tickets the server knows a time at which the leader had surely heard of
+// Confirmed returns the number of tickets for which the server knows when the leader has surely heard of
 // them.
 func (s *Server) Confirmed() int {
 	s.mu.Lock()

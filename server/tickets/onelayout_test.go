@@ -15,8 +15,8 @@ import (
 )
 
 // A server with --one-layout opens no ticket next to a contender of kazoo, and says that there is a lock of
-// another kind. It also refuses a contender of package client: the protocol only says that the client lacks a
-// right, but the client returns ErrMixedLayout.
+// another kind. It also refuses a contender of package client. The protocol can only say that a right is
+// missing, but the client returns ErrMixedLayout.
 func TestOneLayoutRefusesTickets(t *testing.T) {
 	t.Parallel()
 	i := start(t, func(o *server.Options) { o.OneLayout = true })
@@ -43,8 +43,9 @@ func TestOneLayoutRefusesTickets(t *testing.T) {
 	expect.That(t, counted.Match(text), "no refused request is counted in\n%s", text)
 }
 
-// With --one-layout, a server refuses a contender of a queue beside permits of a ticket, and a ticket for
-// permits beside a contender of a queue. It accepts permits of Curator beside permits of a ticket.
+// With --one-layout, a server does not allow a queue and permits at one path: it refuses a contender of a
+// queue beside a ticket's permits, and a ticket for permits beside a contender. It allows Curator's permits
+// beside a ticket's.
 func TestOneLayoutBesidePermitsOfTickets(t *testing.T) {
 	t.Parallel()
 	i := start(t, func(o *server.Options) { o.OneLayout = true })

@@ -91,7 +91,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 			}
 			continue
 		case jute.SessionExpired:
-			return false, nil, nil // the ticket exists no longer: the next look tells why
+			return false, nil, nil // the ticket has ended; the caller looks again, and sees why
 		}
 		s.audit("openTicket", q, resultFailed)
 		return false, refusal(&out), nil

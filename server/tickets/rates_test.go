@@ -25,8 +25,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server whose clock is behind the leader's refuses a draw for no longer than the time of the rate. The
-// draws have no secret, so the server may refuse them without a log entry.
+// The clock of a server is behind the leader's. The server refuses a draw for no longer than the time of the
+// rate. These draws have no secret, so it may refuse them without a log entry.
 func TestDrawAtAServerWhoseClockIsBehind(t *testing.T) {
 	t.Parallel()
 	var behind [3]atomic.Bool
@@ -51,8 +51,8 @@ func TestDrawAtAServerWhoseClockIsBehind(t *testing.T) {
 	})
 }
 
-// A server whose clock is ahead of the leader's thinks that a draw is free, but the leader refuses it. A
-// caller that waits there asks again only when the leader's answer says so.
+// The clock of a server is ahead of the leader's. The server takes a draw for free, but the leader refuses
+// it. A caller that waits at this server asks again only when the leader's answer says so.
 func TestDrawAtAServerWhoseClockIsAhead(t *testing.T) {
 	t.Parallel()
 	var ahead [3]atomic.Bool
@@ -157,8 +157,8 @@ func TestLooksAtRates(t *testing.T) {
 	c.expect(0, 200, "POST /v1/rates/hidden?limit=2&per=1h")
 }
 
-// Callers that wait at a server draw in the order in which they came. They write no log entry while no draw
-// is free.
+// Callers that wait at one server draw in the order in which they came. While no draw is free, they cause no
+// log entry.
 func TestCallersWaitInLineForDraws(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)

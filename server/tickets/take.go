@@ -215,8 +215,8 @@ func (s *Server) stepsAside(ctx context.Context, q *Request, g *sight, why sessi
 }
 
 // leavesPlace removes the node of a ticket that does not hold its lock. It must not do so if the ticket has
-// got the lock since the caller looked, because another request may have told the holder. In that case, and
-// after other changes, it returns false, and the caller must look again.
+// got the lock since the caller looked, because the answer to another request may have told the client that.
+// In that case, and after other changes, it returns false, and the caller must look again.
 func (s *Server) leavesPlace(ctx context.Context, g *sight) (left bool, err error) {
 	var ops []byte
 	add := func(op jute.OpCode, path string, version int32) {

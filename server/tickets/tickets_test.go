@@ -589,8 +589,8 @@ func TestRequestsOfAnIdentityArePaced(t *testing.T) {
 	}
 }
 
-// A wait that began with a token ends when that token is removed. A server that had tokens admits no caller
-// without one.
+// If a token is removed from the file, a wait that began with it ends. A server that had tokens admits no
+// caller without one.
 func TestATokenThatIsTakenAwayEndsItsWaits(t *testing.T) {
 	t.Parallel()
 	read := func(names ...string) *tickets.Tokens {

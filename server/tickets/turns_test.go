@@ -37,7 +37,7 @@ func (h *holders) enter(mode string, now int64, a reply) (wrong []string) {
 		no("token %s is given twice", a.Token)
 	}
 	h.tokens[a.Token] = true
-	before := h.lastOne // tokens rise: a reader's is above the last writer's, a writer's above all
+	before := h.lastOne // a reader's token must be above those of all writers, and a writer's token above all
 	switch mode {
 	case "exclusive":
 		before = h.lastOf
@@ -193,8 +193,9 @@ func leftOver(i *server.Instance) (some bool) {
 	return some
 }
 
-// TestK8EachAnswerMayBeLostInEachMode loses the answer to each request of a ticket's life in turn, and all of
-// them, in each mode. The ticket reaches the same state as without a loss, and no place or permit is left.
+// TestK8EachAnswerMayBeLostInEachMode loses answers during a ticket's life, in each mode: each answer in
+// turn, and then all of them. The ticket must reach the same state as without a loss. No place or permit may
+// stay behind.
 func TestK8EachAnswerMayBeLostInEachMode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

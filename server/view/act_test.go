@@ -46,7 +46,7 @@ func TestBreak(t *testing.T) {
 	a, b := r.session(), r.session()
 	mine := r.lock(a, "/l")
 	r.lock(b, "/l")
-	r.lock(r.session(), "/l") // waits for b, whether a ends or not
+	r.lock(r.session(), "/l") // a third contender, which waits for b even if a loses the lock
 	lock := r.get(200, "/locks/l")
 	next := lock.list("waiters")[0]
 	leaves := r.do(200, "break", quoted("path", "/l", "node", next["node"].(string), "token", next["token"].(string),

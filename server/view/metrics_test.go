@@ -59,7 +59,8 @@ func TestLockMetrics(t *testing.T) {
 	r := newRig(t)
 	is := func(want float64) func(float64) bool { return func(v float64) bool { return v == want } }
 	some := func(v float64) bool { return v > 0 }
-	r.metric("zlockd_lock_suspected_deadlocks") // the first look counts no grants
+	// Grants are counted from one look to the next, so the first look comes before the locks.
+	r.metric("zlockd_lock_suspected_deadlocks")
 	a, b := r.session(), r.session()
 	mine := r.lock(a, "/app/x")
 	r.lock(b, "/app/x")
@@ -174,7 +175,7 @@ func TestFigures(t *testing.T) {
 // The type three is one of three servers; one of the others is down.
 type three struct {
 	*still
-	asked chan struct{} // each question puts a value into it; while it is full, no answer comes
+	asked chan struct{} // gets a value with each question; while it is full, the question is not answered
 }
 
 func (s *three) Status(report.Need) *report.Status {

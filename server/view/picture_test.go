@@ -18,7 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A straight line of the picture ends in an arrow to the right. A bow ends in an arrow back to its column.
+// In the picture of waits, a straight line leads to a column on the right. A bow leads back into its own
+// column.
 func TestLinesOfAPicture(t *testing.T) {
 	party := func(session int64, cycle int) partyRow {
 		return partyRow{Label: "p", Addr: "a", Party: recipe.Party{Session: recipe.Session(session), Cycle: cycle}}

@@ -261,8 +261,8 @@ func TestAnswersCountAllDeadlocks(t *testing.T) {
 	expect.Equal(t, g.Truncated, "too many: 120 suspected deadlocks, the first 100 shown")
 }
 
-// TestMetricsOfACrowd: scans keep different numbers of the contenders of a long queue, but the metrics count
-// all waiters. A scrape with an older scan, which comes late, changes nothing.
+// TestMetricsOfACrowd: of a long queue, each scan keeps a different number of contenders. The metrics still
+// count all waiters. If a scan is older than one that was counted before, it changes nothing.
 func TestMetricsOfACrowd(t *testing.T) {
 	q := queue("/app/a", "x", "y", "z")
 	q.Total, q.Next = 5000, 5000

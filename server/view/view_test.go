@@ -121,8 +121,7 @@ func (r *rig) get(code int, path string) object {
 	return o
 }
 
-// eventually() asks until ok() accepts the answer. An answer may be a little old; a costly answer may be
-// older.
+// eventually() asks until ok() accepts the answer, because the server may answer from an older scan.
 func (r *rig) eventually(path string, ok func(object) bool) object {
 	r.Helper()
 	var o object

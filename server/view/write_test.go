@@ -59,8 +59,8 @@ func TestOnlyNewsIsLogged(t *testing.T) {
 	expect.Has(t, log.String(), "session=0x2", "log")
 }
 
-// In the picture, a party is to the left of the parties it waits for. The parties of a cycle are in one
-// column, and their lines bow to the right. There is room for the labels.
+// In the picture, each party is to the left of the parties that it waits for. The parties of a cycle are in
+// one column, and their lines bow to the right. The picture has room for the labels.
 func TestPictureOfWaits(t *testing.T) {
 	party := func(session int64, cycle int) partyRow {
 		return partyRow{Label: "p", Party: recipe.Party{Session: recipe.Session(session), Cycle: cycle}}
@@ -76,7 +76,7 @@ func TestPictureOfWaits(t *testing.T) {
 		EdgeCount: 6, Suspected: []recipe.Cycle{{}},
 	}
 	p := draw(*g)
-	x := func(i int) int { return p.Boxes[i].X } // the deadlock comes first
+	x := func(i int) int { return p.Boxes[i].X } // boxes 0 and 1 are the parties of the deadlock
 	must.Equal(t, len(p.Boxes), 5, "number of boxes %v", p.Boxes)
 	must.Equal(t, len(p.Lines), 5, "number of lines %v", p.Lines)
 	must.That(t, x(2) < x(3), "%+v", p)

@@ -32,9 +32,10 @@ var (
 
 // The limits that docs/limits.md states.
 const (
-	mostMemory = 256 << 20 // bytes of memory that an attack may add
+	mostMemory = 256 << 20 // bytes of log that an attack may add, beyond those of the stored data
 	mostLog    = 64 << 20  // bytes of log beyond those of the stored data
-	// bytes for the unused part of log segments: four of 16 MiB, one of which is about to be removed
+	// bytes for the unused part of log segments. There may be four segments of 16 MiB, one of which is about
+	// to be removed.
 	mostRoom    = 64 << 20
 	mostLeast   = 64 << 20 // bytes for the 64 entries that the log always keeps, if they are the longest
 	mostStored  = 32 << 20 // bytes for the stored data, its snapshots, and one that is being written

@@ -178,7 +178,7 @@ func (c *core) Attached(s *session.Session, created bool) {
 
 func (c *core) Outcome(_, _ uint32, _ uint64, o *state.Outcome) {
 	c.figures.Lock()
-	if c.now.r.Op != jute.OpCloseSession { // the end of a session has no budget
+	if c.now.r.Op != jute.OpCloseSession { // the limit of steps does not hold for the end of a session
 		c.steps = max(c.steps, o.Steps)
 	}
 	c.figures.Unlock()

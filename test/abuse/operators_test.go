@@ -22,8 +22,8 @@ var adminPages = []string{"/", "/metrics", "/health", "/members", "/locks", "/se
 	"/commands/dump", "/commands/watches", "/commands/watches_by_path", "/commands/watch_summary",
 	"/commands/configuration", "/commands/environment"}
 
-// operatorAttacks make the work for operators' requests large or slow: by slow readers, and by many watches,
-// locks and ends of sessions.
+// operatorAttacks make answers to operators large or slow. Some read the admin pages slowly; others make many
+// watches, locks and ends of sessions.
 var operatorAttacks = []attack{
 	{"slow readers of every admin page", func(a *attacker) {
 		a.each(4*len(adminPages)*len(a.All), func(i int) error {

@@ -49,9 +49,9 @@ type draw struct {
 	written        int // bytes of data in each write
 	identities     int
 	watchers       int
-	prefixes       bool // whether each watcher watches each level and everything below
+	prefixes       bool // whether each watcher has a recursive watch on each level of the path
 	attackers      int
-	op, beside     jute.OpCode // requests have these operations in turn
+	op, beside     jute.OpCode // the operations of the requests, in turn
 	malformed      bool        // a request is cut short
 	inside         jute.OpCode // operation in a multi
 	ops            int

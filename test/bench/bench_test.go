@@ -81,8 +81,8 @@ func TestNumberKeepsThreeDigits(t *testing.T) {
 	}
 }
 
-// Each point that needs no servers of its own runs for a moment. The report shows no failures, and no point
-// leaves anything on the server.
+// The points that need no servers of their own run for a moment each. None may fail or leave nodes on the
+// server.
 func TestPointsRunAgainstAServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()

@@ -61,8 +61,7 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	return out, err
 }
 
-// runBoth measures two loads together: the first connections write (their number is `writers`), and the
-// others read.
+// runBoth measures two loads at once: the first `writers` connections write, and the others read.
 func runBoth(cfg *config, s *side, conns []*wire.Pipe, work []workload, writers int) (out sample, err error) {
 	var reads, writes *result
 	both := func(d time.Duration) error {

@@ -6,9 +6,9 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// accompany() opens a session at each server. Like a client without work, the session pings once a second
-// until it is dropped. The measuring connections do not ping while they wait, and a follower of ZooKeeper 3.8
-// may leave a single request unanswered until another one arrives.
+// accompany() opens a session at each server, and pings once a second until the session is dropped. The
+// measuring connections send no pings while they wait, and a follower of ZooKeeper 3.8 may leave a single
+// request without an answer until another one arrives. These pings prevent that.
 func accompany(addrs []string) ([]*wire.Pipe, error) {
 	all, err := dialAll(addrs, len(addrs), sessionTimeout)
 	for _, c := range all {

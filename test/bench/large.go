@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 )
 
-// A server with a large state gives unused memory back after it has been idle for a while. It has settled
-// when its memory has not shrunk for settleTime. settled() waits for that at most settleMost.
+// A server with a large state gives back unused memory some time after its last work. Its memory counts as
+// settled when it has not shrunk for settleTime. settled() waits for that, but not longer than settleMost.
 const (
 	settleTime = 45 * time.Second
 	settleMost = 5 * time.Minute

@@ -47,7 +47,7 @@ func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*res
 				l.waiting = append(l.waiting, now)
 			}
 		}
-		l.last = true // further operations begin only when answers arrive
+		l.last = true // from here on read() starts an operation whenever another one is complete
 		for now := time.Now(); len(l.waiting) < depth; {
 			l.waiting = append(l.waiting, now)
 		}
@@ -77,7 +77,8 @@ func openLoad(conns []*wire.Pipe, work []workload, rate float64, d time.Duration
 		for from := time.Now(); err == nil && !l.last; {
 			from = from.Add(time.Duration(rand.ExpFloat64() * gap))
 			time.Sleep(time.Until(from))
-			// The operation after the end is not counted. Its answer makes read() return.
+			// The first operation after the end is the last one. It is not counted, but read() returns when
+			// its answer comes.
 			err = l.begin(from, !from.Before(end) || stop.Load())
 		}
 		if err != nil {
@@ -98,7 +99,7 @@ type lane struct {
 	free    []int
 	started []time.Time // when each slot's operation began
 	queue   []int       // slots in the order of their outstanding requests
-	waiting []time.Time // begin times of operations for which no slot was free
+	waiting []time.Time // when operations were meant to begin that still wait for a slot
 	last    bool        // begin() is not called again
 	err     error       // from the goroutine that reads
 }
@@ -112,8 +113,8 @@ func newLane(c *wire.Pipe, work workload, slots int, end time.Time) *lane {
 	return l
 }
 
-// begin() starts an operation if a slot is free; otherwise the operation waits for a slot. If `last` is true,
-// this is the last operation, and its start time is zero, so that it is not counted.
+// begin() starts an operation, or lets it wait for a free slot. If `last` is true, no operation follows, and
+// this one is not counted: its start time is zero.
 func (l *lane) begin(from time.Time, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +122,7 @@ func (l *lane) begin(from time.Time, last bool) error {
 		from = time.Time{}
 	}
 	if l.err != nil {
-		l.last = true // read() returns the error
+		l.last = true // so that no more operations begin; read() returns this error
 		return nil
 	}
 	l.waiting = append(l.waiting, from)
@@ -226,8 +227,8 @@ func drive(conns []*wire.Pipe, d time.Duration,
 	return total, errors.Join(errs...)
 }
 
-// parallel() calls f(0) … f(n-1) from at most `limit` goroutines, and returns the first error of each
-// goroutine.
+// parallel() calls f(0) … f(n-1) from at most `limit` goroutines. A goroutine ends at its first error.
+// parallel() returns all these errors.
 func parallel(limit, n int, f func(int) error) error {
 	var (
 		next atomic.Int64

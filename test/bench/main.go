@@ -121,7 +121,8 @@ func (c *config) run(withFloor bool) error {
 	if withFloor {
 		sides = c.withFloor(sides, os.Stderr)
 	}
-	// Servers end with this process, but a signal must also remove their directories.
+	// When this process ends, its servers end by themselves. Their directories must be removed even after a
+	// signal.
 	closed := make(chan os.Signal, 1)
 	signal.Notify(closed, os.Interrupt, syscall.SIGTERM)
 	go func() {

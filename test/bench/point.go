@@ -92,8 +92,8 @@ func (u usage) perOp(ops int64) (server, client float64) {
 	return float64(now.server-u.server) / 1e3 / n, float64(now.client-u.client) / 1e3 / n
 }
 
-// alone() returns the metric `leader`: the CPU µs per operation of the processes. Without processes there is
-// no metric.
+// alone() returns the metric `leader`: the CPU time per operation of the processes in u, in µs. If there are
+// none, it returns no metric.
 func (u usage) alone(ops int64) []metric {
 	if len(u.pids) == 0 {
 		return nil
@@ -120,8 +120,8 @@ func throughput(name string, conns, depth int, good, good3 float64, help string,
 	if depth > 1 {
 		p.name += fmt.Sprintf("x%d", depth)
 	}
-	// The floor answers reads at once, before earlier writes. So if a connection has several requests in
-	// flight, they must be all reads or all writes.
+	// The floor answers reads at once, before earlier writes. So it cannot run a point that has reads and
+	// writes in flight on one connection.
 	p.floor = name != "mixed" && (depth == 1 || name != "lock")
 	p.run = func(c *config, s *side) (sample, error) { return f.measure(c, s, 0) }
 	p.at = f.measure

@@ -169,10 +169,11 @@ func runHerdOn(cfg *config, s *side, root string, admin *wire.Pipe, conns []*wir
 			for {
 				r, err := c.Next()
 				if err == nil && r.Event == nil {
-					continue // a late ping or the like
+					continue // not an event, but for example the answer to a ping
 				}
-				// Read `stop` before the report. After the report the test may set `stop`, and then it still waits for
-				// one more report of each waiter.
+				// When the test has got all reports of a round, it may set `stop`, and then waits for one
+				// more report of each waiter. So read `stop` before the report: the waiter must not end a
+				// round too early.
 				last := stop.Load()
 				if err == nil && !last {
 					c.Children(root, true)

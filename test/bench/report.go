@@ -212,9 +212,9 @@ func of(rounds [][]*sample, k int, f func(*sample) float64) float64 {
 	return measure.Median(list)
 }
 
-// latency() returns the quantiles of the latency of side k. They come from the rounds in which all sides run
-// at one rate, because in the other rounds a side is as busy as it can be, and an operation mostly waits for
-// those before it. Only for a point whose rate cannot be chosen, they come from the other rounds.
+// latency() returns the quantiles of the latency of side k. They come from the rounds at one rate for all
+// sides, if the point has such rounds. In the other rounds a side is as busy as it can be, and an operation
+// mostly waits for those before it.
 func (o outcome) latency(k int) string {
 	rounds, rate := o.rounds, ""
 	if len(o.equal) > 0 {

@@ -14,8 +14,8 @@ import (
 // side that cannot measure the point.
 type outcome struct {
 	rounds [][]*sample
-	// `equal` holds the rounds in which all sides run at one rate: half the rate that the slower compared side
-	// reaches.
+	// `equal` holds the rounds in which all sides run at the same rate. This is half the rate that the slower
+	// of the compared sides reaches.
 	equal [][]*sample
 	rate  float64
 	notes []string

@@ -53,7 +53,7 @@ func runSecond(c *config) (out sample, err error) {
 		if err := makeNodes(conn, []string{"/second"}); err != nil {
 			return out, err
 		}
-		for k := range i + 1 { // write to the second cluster while the first is idle, and the reverse
+		for k := range i + 1 { // with two clusters, write to each while the other one is idle
 			if _, err := load(conns[k:k+1], work[k:k+1], 1, c.warm); err != nil {
 				return out, err
 			}

@@ -50,7 +50,7 @@ func newSide(spec string, c *config) (*side, error) {
 	case strings.HasPrefix(spec, "addrs="):
 		s.external = strings.Split(strings.TrimPrefix(spec, "addrs="), ",")
 	case strings.HasPrefix(spec, "cmd="):
-		s.options.Kind = cluster.ZooKeeper // such a server counts as ready when its answer to srvr names a mode
+		s.options.Kind = cluster.ZooKeeper // so the server counts as ready when its answer to srvr has a mode
 		s.options.Command = strings.Fields(strings.TrimPrefix(spec, "cmd="))
 	default:
 		return nil, fmt.Errorf("no such side: %q", spec)

@@ -91,7 +91,8 @@ func (c *config) window(s *side) *window {
 	return &window{begin: begin, end: begin.Add(c.duration), pids: s.pids()}
 }
 
-// open() reports whether more operations must begin: at least one must count, however long it takes.
+// open() reports whether the point must begin more operations. It must until the measured time is over, and
+// at least until one operation counts.
 func (w *window) open() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

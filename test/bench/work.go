@@ -123,7 +123,8 @@ func bulk(c *wire.Pipe, n int, send func(i int), want ...jute.ErrCode) error {
 		if err := c.Flush(); err != nil {
 			return err
 		}
-		// Refill half of the requests in flight at a time, so that each write to the socket carries many of them.
+		// Send again only when half of the answers have come, so that each write to the socket carries many
+		// requests.
 		for low := max(0, sent-size/2); got < sent && (got < low || sent == n); {
 			r, err := c.Next()
 			if err != nil {
@@ -159,7 +160,7 @@ func removeTree(c *wire.Pipe, dir string) error {
 		paths = append(paths, dir+"/"+n)
 	}
 	paths = append(paths, dir)
-	// Even after a sync, a follower of ZooKeeper may list nodes that other clients have removed at other
-	// servers.
+	// Another client may have removed some of these nodes: even after a sync, a follower of ZooKeeper may
+	// still list them. So NoNode is accepted.
 	return bulk(c, len(paths), func(i int) { c.Delete(paths[i]) }, jute.OK, jute.NoNode)
 }

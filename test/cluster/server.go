@@ -184,7 +184,8 @@ func (e *Ensemble) startAll() error {
 		}
 		started = append(started, s)
 	}
-	// Wait for all servers at once: if one cannot start, report that server, not the servers that wait for it.
+	// Wait for all servers at once. If one cannot start, its error must come first, not those of the servers
+	// that wait for it.
 	ready := make(chan error, len(started))
 	for _, s := range started {
 		go func() { ready <- s.WaitReady() }()
@@ -281,7 +282,7 @@ func (s *Server) Spawn() error {
 func (s *Server) WaitReady() error {
 	ready, limit := s.ready, time.After(s.timeout)
 	var ask <-chan time.Time
-	if s.Kind != Zlockd { // the other kinds must be asked
+	if s.Kind != Zlockd { // these do not report when they serve: ask them again and again
 		ready, ask = nil, time.Tick(20*time.Millisecond)
 	}
 	for {

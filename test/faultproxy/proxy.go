@@ -284,7 +284,7 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 			select {
 			case <-r.release:
 			case <-c.done:
-				return // drop the held frame: the other side may not know of the end yet
+				return // the connection has ended, though the other side may not know: drop the held frame
 			}
 		case Fail:
 			b = failed(b, r.rule.Code)
@@ -302,8 +302,8 @@ func failed(b []byte, code int32) []byte {
 	return b[:4+jute.ReplyHeaderSize]
 }
 
-// inPlace returns a read that replaces a request which the proxy refuses with a code. The reply to the read
-// comes in the order of the requests, and the proxy replaces this reply by the refusal.
+// In place of a request that the proxy refuses, inPlace returns a read that the server gets. The reply to
+// this read comes in its turn, and the proxy replaces it by the refusal.
 func (c *pair) inPlace(xid, code int32) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -82,8 +82,8 @@ type replay struct {
 	v     *Vector
 	conns map[string]*conn
 	syms  symbols
-	// original is set while a step of a deviation is checked: the recorded step in its place. If the answer
-	// matches `original`, the deviation is not needed.
+	// `original` is the recorded step, while a step that replaces it is checked. If the answer matches
+	// `original`, the deviation is not needed.
 	original *Step
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Backup is a backup that a server gave while the history went on. It is judged like reads of all nodes at
-// its zxid that follow a sync.
+// Backup is a backup that a server gave during the history. All its nodes must be as if they were read at its
+// zxid, after a sync.
 type Backup struct {
 	Server string
 	Start  time.Duration // when it was asked for

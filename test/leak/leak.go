@@ -60,9 +60,9 @@ func AtEnd(code int, part string, except ...string) int {
 	return 1
 }
 
-// left() waits until no stack contains `part`. After the time `most` it returns the stacks that still contain
-// this text. A look at all goroutines takes some milliseconds of processor time. So left() waits before its
-// first look: the goroutines of a client that has just been closed have ended by then.
+// left() waits until no stack contains `part`. After the time `most` it returns the stacks that still do. It
+// looks at the stacks only after a pause, because a look takes some milliseconds of processor time: the
+// goroutines of a client that was just closed have ended by then.
 func left(part string, except []string, most time.Duration) (stacks []string) {
 	end := time.Now().Add(most)
 	for wait := min(5*time.Millisecond, most); ; wait = min(2*wait, 100*time.Millisecond) {

@@ -181,7 +181,7 @@ func TestRandomEditsAreNoticed(t *testing.T) {
 
 var (
 	errDoesNotBuild = errors.New("does not build")
-	// A run that was too long shows nothing: either the edit blocks it or the machine is busy.
+	// A run that took too long shows nothing: the edit may block it, or the machine is busy.
 	errTimedOut = errors.New("timed out")
 )
 

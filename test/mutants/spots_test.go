@@ -55,7 +55,7 @@ func spots(root, pkg string) (list []spot, err error) {
 			return nil, err
 		}
 		if constraint.Match(src) {
-			continue // the file may not be built here
+			continue // this file is not built on every system, so its edits might not be noticed here
 		}
 		in, err := spotsIn(filepath.ToSlash(name), src)
 		if err != nil {

@@ -40,11 +40,13 @@ func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 	want, got := endsLast(audited(t, theirs)), endsLast(audited(t, ours))
 	t.Logf("%d requests, %d lines", r.Ops, len(want))
 	expect.That(t, len(want) >= 200, "ZooKeeper has only %d lines", len(want))
-	// At times only one server logs a multi that cannot be decoded.
+	// If a multi cannot be decoded, sometimes only one of the servers logs it. Lines that are only in one log
+	// for this reason are left out.
 	multi := func(lines []string, i int) bool {
 		return i < len(lines) && strings.HasSuffix(lines[i], "\toperation=multiOperation\tresult=failure")
 	}
-	// ZooKeeper does not log a create if its path is not text and its rest cannot be decoded.
+	// Only zlockd logs a create whose path is not text and whose rest cannot be decoded. Such lines are left
+	// out, too.
 	broken := func(i int) bool {
 		return i < len(got) && strings.Contains(got[i], "\toperation=create\tznode=/") &&
 			strings.Contains(got[i], "?") && strings.HasSuffix(got[i], "\tresult=failure")
@@ -93,7 +95,7 @@ func audited(t *testing.T, file string) (lines []string) {
 		line = strings.ReplaceAll(line, ":null:", "::") // a missing id in an ACL is null or empty
 		line = session.ReplaceAllStringFunc(line[strings.Index(line, "session="):], func(id string) string {
 			if ids[id] == "" && strings.Contains(line, "=multiOperation\t") {
-				return "session=?" // maybe only one server has written this line
+				return "session=?" // the other server may have no such line, so do not give this session a number
 			}
 			if ids[id] == "" {
 				ids[id] = fmt.Sprint("session=", len(ids))

@@ -10,7 +10,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// The constant wrong marks a fault in a canonical text: a part that is wrong whatever the other server does.
+// The constant wrong marks a fault in the comparable form of a frame. With this mark a frame is wrong even if
+// the other server's frame is equal.
 const wrong = "‽"
 
 // The list builtin has the nodes that every server has from the beginning. Of their counters, only the

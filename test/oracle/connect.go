@@ -66,8 +66,8 @@ func (r *Runner) holder(st *Step) string {
 	return ""
 }
 
-// begin() records a new session. Its creation is a change, and a ping shows the zxid of that change, because
-// nothing else happens.
+// begin() records a new session. The creation of a session is a change, and the ping that follows at once
+// shows the zxid of this change.
 func (r *Runner) begin(st *Step, a, b *wire.Session) error {
 	r.sessions++
 	name := fmt.Sprintf("S%d", r.sessions)

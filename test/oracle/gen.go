@@ -140,7 +140,7 @@ func (g *Generator) damageConnect(s *Step) {
 		s.At = one(g, 0, 4, 4, 44) // offsets of the version, the zxid and the read-only byte
 		small := "\x00\x00\x00\x01"
 		if s.At == 4 {
-			small = "\x7f\xff\xff\xff" // a zxid that neither server has reached; their histories differ
+			small = "\x7f\xff\xff\xff" // neither server has reached this zxid; of a smaller one only one might have
 		}
 		s.Patch = one(g, small, "\xff\xff\xff\xff", "\xff\xff\xff\xff\xff\xff\xff\xff")
 		if s.Op == "connect" && g.chance(30) {

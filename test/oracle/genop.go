@@ -42,7 +42,7 @@ func (g *Generator) damage(s *Step) {
 	case "multi":
 		for _, op := range s.Ops {
 			if strings.HasPrefix(op.Op, "create") {
-				return // ZooKeeper 3.8 has other rules than 3.9
+				return // for damaged creates in a multi, ZooKeeper 3.8 has other rules than 3.9
 			}
 		}
 		s.At, s.Patch = g.rng.IntN(max(n, 1)), one(g, lengths...)
@@ -134,7 +134,8 @@ func (g *Generator) create() Step {
 			s.Flags = one[int32](g, 4, 5, 6, 7, -1, math.MaxInt32)
 		}
 	}
-	// Sequence numbers below the built-in nodes depend on earlier programs.
+	// The next sequence number below a built-in node depends on the programs before, and differs between the
+	// servers. So choose another path.
 	if slash := strings.LastIndex(s.Path, "/"); s.sequential() &&
 		(slash <= 0 || strings.HasPrefix(s.Path, "/zookeeper")) {
 		s.Path = g.top() + s.Path
@@ -159,7 +160,8 @@ func (g *Generator) watch(name string) Step {
 	kind := mode(name, path)
 	switch n := g.rng.IntN(10); {
 	case n < 4:
-		// zlockd refuses a path that is not absolute; in ZooKeeper such a watch never fires.
+		// Choose an absolute path: zlockd refuses any other, while ZooKeeper accepts the watch, which never
+		// fires.
 		for kind == "once" || !strings.HasPrefix(path, "/") {
 			path = g.path()
 			kind = mode(name, path)

@@ -13,8 +13,8 @@ import (
 type Known struct {
 	Name   string
 	Reason string
-	// match() returns how many arrived items of each side the difference explains. It returns zeros if the
-	// difference does not apply.
+	// match() returns how many of the next frames of each server the difference explains: none if it does not
+	// apply.
 	match func(d *diff) (skipA, skipB int)
 }
 

@@ -27,7 +27,7 @@ type Step struct {
 	Watch   bool
 	Mode    int32       // mode of addWatch; type of removeWatches and checkWatches
 	Lists   [5][]string // the lists of paths of setWatches and setWatches2
-	Back    int         // zxid to send: of the Back-th change before the last; -1: beyond all changes; -2: zero
+	Back    int         // the zxid to send: that of the last change but Back; -1: higher than any; -2: zero
 	Scheme  string
 	Cred    string
 	Code    int32  // for the operation "op": any operation code
@@ -55,7 +55,7 @@ type opInfo struct {
 	code   jute.OpCode
 	fields string // the fields of the record, in order; a script shows the same fields
 	write  bool   // a success is a change with its own zxid
-	solo   bool   // the step is sent alone: it may end the connection, or a question about it follows
+	solo   bool   // sent alone: it may end the connection, or the runner must ask the server about it
 }
 
 var ops = map[string]opInfo{
@@ -94,7 +94,7 @@ var ops = map[string]opInfo{
 	"connect":         {0, "timeout password old readOnly back", false, true},
 	"attach":          {0, "session timeout password old readOnly back", false, true},
 	"drop":            {0, "", false, true},
-	// restarts the second server when every request is answered; Conn is "*"
+	// This step restarts the second server when every request is answered. Its Conn is "*".
 	"restart": {0, "", false, true},
 }
 

@@ -55,8 +55,8 @@ func TestFigures(t *testing.T) {
 	t.Logf("restore and first answer: %.2f s", time.Since(begun).Seconds())
 }
 
-// measured() runs a command and returns its costs. The command reports its own memory, because the system's
-// figure for a child process begins with the memory of its parent.
+// measured() runs a command and returns its costs. The command reports its own memory: the system's figure
+// for a child process starts with the memory of the parent.
 func measured(t *testing.T, bin string, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer

@@ -82,7 +82,7 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	expect.Equal(t, len(strings.Split(e.roles(e.others(nil)[0]), ",")), 2, "members are left")
 }
 
-// A server whose disk was lost gets its id back once it was removed and added again. Until then it waits and
+// A server that lost its disk gets its id back when it was removed and added again. Until then it waits, and
 // says what to do.
 func TestServerWithALostDiskComesBack(t *testing.T) {
 	t.Parallel()
@@ -199,8 +199,8 @@ func TestServerAddedAgainWhileItRunsServes(t *testing.T) {
 	})
 }
 
-// A server that lost its disk asks the other servers whether it was a member. One of them is a removed member
-// that still runs. The answer of the removed member must not prevent the server from joining.
+// A server that lost its disk asks the other servers whether it was a member. A removed member that still
+// runs answers, too. Its answer must not prevent the server from joining.
 func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 1)

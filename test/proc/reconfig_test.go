@@ -165,8 +165,8 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	})
 }
 
-// A member of the new configuration may be down if a majority runs. The server returns the member's line as
-// the operator wrote it, and each reconfig makes one version.
+// A member of the new configuration may be down if a majority runs. Its line is published as the operator
+// wrote it. Each reconfig makes one version.
 func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0, "--reconfig")
@@ -179,7 +179,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		text, v, _ := strings.Cut(string(b), "\nversion=")
 		version, err = strconv.ParseInt(v, 16, 64)
 		must.OK(t, err, "version %s", v)
-		if ahead == 0 { // the first time; each change adds one to both numbers, so their difference stays
+		if ahead == 0 { // set once: each change adds one to both numbers, so their difference never changes
 			ahead = stat.Mzxid - version
 		}
 		must.Equal(t, stat.Mzxid-version, ahead, "mzxid less version")
@@ -218,8 +218,8 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		if text != strings.Join(want, "\n") {
 			t.Errorf("join %q, leave %q:\n%s\nwant\n%s", step.joining, step.leaving, text, strings.Join(want, "\n"))
 		}
-		// Each step is one change, so the version grows by one. It grows by more in the first step alone,
-		// because the creation of the session comes before that step.
+		// Each step is one change of the members, so the version grows by one. Only in the first step it
+		// grows by more, because a session was created since the version was read.
 		if now != stat.Mzxid-ahead || now != version+1 && step.joining[0] != observer {
 			t.Errorf("join %q, leave %q: version %x after %x, mzxid %x", step.joining, step.leaving, now, version,
 				stat.Mzxid)

@@ -208,8 +208,9 @@ func TestWriteThroughFollowerIsNudged(t *testing.T) {
 	expect.That(t, f <= 3*l, "a write through a follower takes %v, through the leader %v", f, l)
 }
 
-// TestHandOverBetweenServers deletes a lock at one server while a session waits at another, for each pair of
-// servers. It measures how long after the beginning of the deletion the waiting session hears of it.
+// TestHandOverBetweenServers deletes a lock's node at one server while a session waits at another one, for
+// each pair of servers. It measures the time from the beginning of the delete until the waiting session hears
+// of it.
 func TestHandOverBetweenServers(t *testing.T) {
 	c := cluster.Three(t)
 	var clients []*wire.Conn

@@ -20,10 +20,10 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestG24UpgradeAndDowngrade takes a cluster of each release to this program, back, and to this program
-// again, one server after another and the leader last, while clients write and hold locks. No confirmed write
-// is lost, no session ends, and no lock has two holders. Then the first ticket prevents a return to the first
-// release: servers refuse tickets while one of them is of that release, and after the first ticket that
+// TestG24UpgradeAndDowngrade upgrades a cluster of each release to this program, takes it back, and upgrades
+// it again. It restarts one server after another, the leader last, while clients write and hold locks. No
+// confirmed write is lost, no session ends, and no lock has two holders. After that the test takes a first
+// ticket. Servers refuse tickets while one of them is of the first release, and after the first ticket that
 // release refuses to start.
 func TestG24UpgradeAndDowngrade(t *testing.T) {
 	if testing.Short() {
@@ -66,8 +66,8 @@ func upgradeAndDowngrade(t *testing.T, version string) {
 	locks.check()
 	_, expired := w.disturbances(c.Servers)
 	expect.Equal(t, expired, 0, "sessions lost")
-	// This program reads the data of the last release, and that release reads the data of this program. No
-	// server runs.
+	// With all servers stopped, this program reads the data of the last release, and that release reads the
+	// data of this program.
 	for _, s := range c.Servers {
 		s.Stop()
 	}
@@ -83,8 +83,8 @@ func upgradeAndDowngrade(t *testing.T, version string) {
 	}
 }
 
-// TestFirstReleaseRefusesAClusterOfThisProgram: a cluster that this program begins has rules that the first
-// release does not know.
+// TestFirstReleaseRefusesAClusterOfThisProgram: if this program begins a cluster, the cluster has rules that
+// the first release does not know.
 func TestFirstReleaseRefusesAClusterOfThisProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a release: runs without -short")

@@ -21,7 +21,7 @@ import (
 
 var vanishes = flag.Int("vanishes", 1, "how often the leader's host vanishes, and is cut off one way")
 
-// arrived is how long after a cut answers may still arrive, if their writes were committed before the cut.
+// arrived is how long after a cut an answer may still arrive whose write was committed before the cut.
 const arrived = 150 * time.Millisecond
 
 // TestG21LeadersHostVanishes takes the leader's host off the network, and no client gets a reset. The clients

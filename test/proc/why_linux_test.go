@@ -17,8 +17,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The commands of docs/why.md show what the page says. A program that a busy machine starts late can miss its
-// second, so that a block is tried again.
+// The commands of docs/why.md show what the page says. The page gives each program a second to start. On a
+// busy machine this may be too short, so a block is tried again.
 func TestCommandsThatShowWhyLocksFail(t *testing.T) {
 	t.Parallel()
 	page := string(must.Get(os.ReadFile("../../docs/why.md"))(t))

@@ -130,14 +130,14 @@ func TestApplicationClickHouse(t *testing.T) {
 	expect("none waits, none is read-only",
 		"SELECT is_readonly, is_session_expired, queue_size, total_replicas, active_replicas FROM system.replicas",
 		"0\t0\t0\t2\t2")
-	// One replica plans the merges. ClickHouse refuses a merge until it has found that replica again.
+	// ClickHouse refuses a merge until the replica that plans the merges is back.
 	within(t, 30*time.Second, "a merge is asked for", func() error {
 		_, err := houses[1].ask("OPTIMIZE TABLE jobs FINAL")
 		return err
 	})
 	expect("merged", "SELECT count() FROM system.parts WHERE table = 'jobs' AND active", "1")
-	// The test counts only now, because the merge drops each block whose commit was lost. Before the merge such
-	// a block may still be there beside the blocks that both replicas have.
+	// Only now each row must be there once. Before the merge, a block may be there twice if its commit was
+	// lost; the merge drops it.
 	expect("each row once", "SELECT count(), uniqExact(writer, n) FROM jobs",
 		fmt.Sprintf("%d\t%[1]d", total*rows))
 	var sums []string

@@ -77,7 +77,8 @@ func TestApplicationTooz(t *testing.T) {
 		n, _ := strconv.ParseInt(f[0], 10, 64)
 		return n
 	}
-	// tooz counts the directory of the leader's lock as a member.
+	// Each member lists the members, then the leader. tooz also lists the directory of the leader's lock,
+	// `leader`, as a member.
 	sees := func(name string) string { return strings.Join(lines(t, filepath.Join(dir, name+".sees")), " ") }
 	agree := func() error {
 		for _, name := range names {

@@ -73,9 +73,9 @@ func (c application) killLeader() (dead *cluster.Server, cut int) {
 	return dead, cut
 }
 
-// killLeaders kills one leader after another. If the application had no session at any of these leaders,
-// killLeaders also kills a server at which it has one. After each death and each restart it waits until
-// progress() has grown by `by`.
+// killLeaders kills one leader after another. If the application had no session at any of them, it also kills
+// a server at which the application has one. After each death and each restart it waits until progress() has
+// grown by `by`.
 func (c application) killLeaders(progress func() int64, by int64) {
 	c.t.Helper()
 	advance := func(when string) {

@@ -163,7 +163,8 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 				if !disconnected(err) {
 					return fmt.Errorf("lock: %w", err)
 				}
-				// When the connection breaks, a waiter of go-zookeeper leaves its node behind.
+				// If the connection breaks while go-zookeeper waits for the lock, its node stays behind.
+				// Remove it.
 				if err := removeOwn(stock.Conn, s.root+"/lock"); err != nil {
 					return fmt.Errorf("own node after a lost connection: %w", err)
 				}
@@ -211,8 +212,7 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 	}
 }
 
-// again() repeats an operation until the connection does not fail, because go-zookeeper leaves that to its
-// caller.
+// again() repeats an operation whose connection failed, because go-zookeeper does not do so itself.
 func again(f func() error) error {
 	for {
 		err := f()

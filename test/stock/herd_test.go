@@ -103,8 +103,8 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 		}
 		must.OK(t, held.Delete(t.Context(), "/shared/"+held.node, -1))
 		for _, c := range queue {
-			// Events come before the answer to a later request. A waiter that has no event when Sync returns gets none
-			// for this release.
+			// If a waiter has no event when Sync returns, it gets none for this release, because events come
+			// before the answer to a later request.
 			must.OK(t, c.Sync(t.Context(), "/shared"))
 			if c.watch == nil {
 				continue

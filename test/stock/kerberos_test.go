@@ -171,7 +171,7 @@ func runCli(t *testing.T, env []string, line string, words ...string) (result st
 	var all strings.Builder
 	for lines := bufio.NewScanner(errs); lines.Scan(); {
 		fmt.Fprintln(&all, lines.Text())
-		// The shell may lose lines that it gets before it is connected.
+		// Send the line only when the shell is connected: it may lose earlier lines.
 		if strings.Contains(lines.Text(), "CONNECTED_STATE") {
 			fmt.Fprintln(in, line)
 		}

@@ -116,8 +116,8 @@ func (p *prometheus) silence(what, expr string, calm func()) {
 	expect.That(p.t, len(got) <= 0, "%s fires without a cause: %v", what, got)
 }
 
-// exists() accepts every value. It is for comparisons, because Prometheus returns a series only if a
-// comparison is true.
+// exists() accepts every value. It is for expressions that compare: for them Prometheus returns only the
+// series for which the comparison is true.
 func exists(float64) bool  { return true }
 func moved(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
 

@@ -62,7 +62,8 @@ func TestThePageSaysFirstWhatIsWrong(t *testing.T) {
 	beside(t)
 	b := startBrowser(t)
 	v := trouble(t)
-	bottom := func(selector, with string) int { // lower edge of the first match with this text; -1: none
+	// The lower edge of the first element for `selector` with the text `with`; -1: there is none.
+	bottom := func(selector, with string) int {
 		n, err := strconv.Atoi(b.js(`const e = [...document.querySelectorAll(arguments[0])].find(e =>
 			e.innerText.includes(arguments[1])); return e ? Math.ceil(e.getBoundingClientRect().bottom) : -1`,
 			selector, with))

@@ -31,10 +31,11 @@ var alertSeries = map[string][2]string{
 	"too many connections": {`num_alive_connections 51x30`, `num_alive_connections 50x30`},
 	"znodes too big": {`approximate_data_size 1073741825x30`,
 		`approximate_data_size 1073741824x30`},
-	"too many watches":            {`watch_count 10001x30`, `watch_count 10000x30`},
-	"a leader election happens":   {`election_time_count 0+1x30`, `election_time_count 3x30`},
-	"open too many files":         {`open_file_descriptor_count 301x30`, `open_file_descriptor_count 300x30`},
-	"fsync time is too long":      {`fsynctime_sum 0+3300x60`, `fsynctime_sum 0+2700x60`}, // per half minute
+	"too many watches":          {`watch_count 10001x30`, `watch_count 10000x30`},
+	"a leader election happens": {`election_time_count 0+1x30`, `election_time_count 3x30`},
+	"open too many files":       {`open_file_descriptor_count 301x30`, `open_file_descriptor_count 300x30`},
+	// The values rise by this much per half minute.
+	"fsync time is too long":      {`fsynctime_sum 0+3300x60`, `fsynctime_sum 0+2700x60`},
 	"snapshot time is too long":   {`snapshottime_sum 0+3300x60`, `snapshottime_sum 0+2700x60`},
 	"average latency is too high": {`avg_latency 101x30`, `avg_latency 100x30`},
 	"memory filling up": {
@@ -77,7 +78,7 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 				at := strings.LastIndexByte(line, ' ')
 				fmt.Fprintf(&tests, "  - {series: '%s', values: '%s'}\n", line[:at], line[at+1:])
 			}
-			// promql_expr_test counts what the rule finds, whatever its labels.
+			// promql_expr_test counts the alerts that fire, with any labels.
 			want := "[{labels: '{}', value: 1}]"
 			if fires == 1 {
 				want = "[]"
@@ -204,7 +205,8 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 		for range writes {
 			go func() { late <- create(at, "/late-", nil) }()
 		}
-		time.Sleep(400 * time.Millisecond) // the writes take this long; without followers a leader leads for 1 s
+		// So long the writes must wait; a leader without followers still leads for 1 s.
+		time.Sleep(400 * time.Millisecond)
 		for _, s := range followers {
 			s.Signal(syscall.SIGCONT)
 		}

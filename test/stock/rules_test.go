@@ -133,7 +133,7 @@ func reconfigurer(t *testing.T, e *cluster.Ensemble, who string) func(asked) str
 		}
 		return strings.Split(s, ",")
 	}
-	var ahead int64 // the mzxid of a configuration minus its version, plus one
+	var ahead int64 // mzxid of a configuration minus its version, plus one, so that 0 means not known yet
 	return func(q asked) string {
 		var err error
 		if q.members != "" {
@@ -217,8 +217,8 @@ func TestSASL(t *testing.T) {
 	}
 }
 
-// The tests below run the programs of the articles that made these locks known, with the clients that the
-// articles use. Package test/articles counts the herd.
+// The tests below run the lock programs of well-known articles, with the clients that the articles use.
+// TestHerdAndHerdFreeSharedLocks counts how many waiters each lock wakes.
 
 // TestZkCliSharedLock replays a shared lock made by hand in zkCli.sh.
 func TestZkCliSharedLock(t *testing.T) {

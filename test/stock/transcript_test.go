@@ -202,7 +202,7 @@ func (c *comparison) line(want, got string) string {
 		return ""
 	}
 	if w, g := addrList.FindStringSubmatch(want), addrList.FindStringSubmatch(got); w != nil && g != nil {
-		// the output of config -c: the version, and the members in any order
+		// Both are outputs of config -c: compare the versions, and the members in any order.
 		if sorted(w[2], ",") != sorted(g[2], ",") {
 			return fmt.Sprintf("%q wanted, %q came", want, got)
 		}
@@ -214,7 +214,7 @@ func (c *comparison) line(want, got string) string {
 	return ""
 }
 
-// zxid() compares zxids. It compares them either exactly or only by their order.
+// zxid() compares two zxids, either exactly or only by their order among all zxids of the transcript.
 func (c *comparison) zxid(list *[][2]int64, want, got string) string {
 	w, _ := strconv.ParseInt(want, 16, 64)
 	g, _ := strconv.ParseInt(got, 16, 64)

@@ -165,7 +165,8 @@ func TestFixStumblesOverNullIDsAsTheReference(t *testing.T) {
 	}
 }
 
-// L13: Fix accepts an ACL at the limit and refuses one more entry, before expansion and after expansion.
+// L13: Fix accepts an ACL at each limit and refuses one more, both in the client's ACL and in the list that
+// Fix makes of it.
 func TestFixHoldsItsLimits(t *testing.T) {
 	many := func(n int) (list []jute.ACL) {
 		for i := range n {
@@ -202,7 +203,8 @@ func TestFixHoldsItsLimits(t *testing.T) {
 	if got, code := acl.Fix(list[:31], ids, false); code != jute.OK || len(got) != 31*32 {
 		t.Error(len(got), code)
 	}
-	// An expansion to the longest list that is allowed, and to a list with one entry more.
+	// Fix replaces each `auth` entry by one for each identity. The result has exactly as many entries as are
+	// allowed, and then one more.
 	list = list[:0]
 	for i := range 40 {
 		list = append(list, entry(int32(i), "auth", ""))
@@ -216,8 +218,8 @@ func TestFixHoldsItsLimits(t *testing.T) {
 	}
 }
 
-// An ACL gives the same answer as a check of its entries one by one, however many entries it has and however
-// many identities the client has.
+// An ACL must give the same answer as a check of its entries one by one, for any number of entries and of
+// identities.
 func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 	race.Alone(t)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -268,7 +270,8 @@ func TestHashesOfPasswordsAreHidden(t *testing.T) {
 	expect.Equal(t, string(a.AppendFor(nil, me)), string(jute.AppendACL(nil, list)))
 }
 
-// An asker answers as the ACLs do, however many identities its client has.
+// An Asker remembers answers of ACLs for one client. It must answer as the ACLs themselves do, however many
+// identities the client has.
 func TestAskerAnswersAsTheACLs(t *testing.T) {
 	var sets []*acl.Set
 	for i := range 5 {

@@ -118,7 +118,7 @@ func (n *naiveWatches) summary() (conns, paths, pairs int) {
 
 var watchPaths = []string{"/", "/a", "/a/b", "/a/b/c", "/ab", "/a/x", "", "/a/b/c/d/e"}
 
-// watchRun makes the steps that the bytes encode on both tables, and compares them.
+// watchRun makes the steps that the bytes encode, on both tables, and compares the tables.
 func watchRun(t *testing.T, w *Table[string], n *naiveWatches, steps []byte) {
 	for len(steps) >= 3 {
 		op, conn, path := steps[0], string('a'+rune(steps[1]%20)), watchPaths[int(steps[2])%len(watchPaths)]

@@ -40,8 +40,8 @@ func TestMapsOfWatchesShrink(t *testing.T) {
 	}
 }
 
-// A slab gives out each number once, and never 0. It gives back chunks without items, except the one that it
-// fills.
+// A slab gives out each number once, and never 0. It frees chunks in which all items are gone, except the
+// chunk that it is filling.
 func TestSlabGivesChunksBack(t *testing.T) {
 	var s slab[int]
 	chunks := func() (n int) {
@@ -160,7 +160,7 @@ func TestSweepsAreBounded(t *testing.T) {
 	checkWatches(t, w)
 }
 
-// Scan stops at the end of a path once it has passed the number of pairs that was asked for.
+// Scan ends when it has passed as many pairs as were asked for, but never in the middle of a path.
 func TestScanStopsInTime(t *testing.T) {
 	w := New[string]()
 	for i := range 10 {

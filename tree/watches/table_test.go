@@ -18,7 +18,7 @@ type Event struct {
 	Path string
 }
 
-// These functions return the events of one change in the tree's order.
+// The functions below return the events of one change, in the tree's order.
 func evCreate(path string) []Event {
 	return []Event{{Type: jute.EventCreated, Path: path}, {Type: jute.EventChildrenChanged,
 		Path: pathpkg.Dir(path)}}

@@ -283,8 +283,8 @@ func TestFuzzySnapshot(t *testing.T) {
 	}
 }
 
-// A snapshot may hold a node and its child although the log still deletes the node and creates it again. The
-// child then belongs to the new node, with each kind of create.
+// A snapshot may hold a node and its child, although the log after it deletes the node and creates it again.
+// The child must then belong to the new node, with each kind of create.
 func TestFuzzySnapshotOfANodeThatIsMadeAgain(t *testing.T) {
 	for _, kind := range []jute.OpCode{jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL} {
 		tree, fuzzy := NewTree(), NewTree()
@@ -430,7 +430,7 @@ func TestUnsnap(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"\x00", ""},
 		{"\x0b\x28hello world", "hello world"},
-		{"\x0a\x00a\x22\x01\x00", "aaaaaaaaaa"},         // a copy of itself; two bytes of distance
+		{"\x0a\x00a\x22\x01\x00", "aaaaaaaaaa"},         // copies its own output; the distance has two bytes
 		{"\x08\x08abc\x05\x03", "abcabcab"[:8]},         // a copy of 5 bytes; one byte of distance
 		{"\x08\x08abc\x13\x03\x00\x00\x00", "abcabcab"}, // a copy of 5 bytes; four bytes of distance
 		{"\x43\xf0\x3f" + string(bytes.Repeat([]byte("x"), 64)) + "\x08abc", string(bytes.Repeat([]byte("x"), 64)) +

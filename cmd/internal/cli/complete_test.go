@@ -195,7 +195,7 @@ func TestFirstWordsAndMistakes(t *testing.T) {
 		{false, "ls --sever x", 8, "", "unknown flag --sever: did you mean --server?"},
 		{false, "ls --xyzzy x", 8, "", "unknown flag --xyzzy\n"},
 		{false, "check --memory", 8, "", "unknown flag --memory: did you mean --dev?"},
-		{false, "check -z", 8, "", "unknown flag -z\n"}, // the letter means something only in other programs
+		{false, "check -z", 8, "", "unknown flag -z\n"}, // -z exists in other programs, but not in this one
 		{false, "ls --memory", 8, "", "unknown flag --memory\n"},
 		{false, "ls ---x", 8, "", "bad flag syntax: ---x"},
 		{false, "hidden", 0, "hidden", ""},

@@ -34,7 +34,8 @@ func TestErrorsBecomeExitCodes(t *testing.T) {
 			try, false},
 		{fmt.Errorf("outer: %w", Usagef("inner")), 8, "large: cmd: outer: inner\n" + try, false},
 		{fmt.Errorf("outer: %w", Exit(2)), 2, "", true},
-		{&ExitError{2, Usagef("mistake")}, 8, "large: cmd: mistake\n" + try, false}, // the mistake decides
+		// The Usagef error decides the exit code, not the 2.
+		{&ExitError{2, Usagef("mistake")}, 8, "large: cmd: mistake\n" + try, false},
 		{io.EOF, 9, "large: cmd: EOF\n", false},
 	} {
 		var complaints strings.Builder

@@ -22,7 +22,8 @@ import (
 // says why. It still serves clients over TLS.
 func TestFIPSModeRefusesWhatItCannotDo(t *testing.T) {
 	for _, test := range []struct {
-		name, module string // the module of the build; empty: the module of this test
+		// Name of the case; the cryptographic module for a new build, or "" for this test's binary.
+		name, module string
 	}{{"mode", ""}, {"GOFIPS140=v1.0.0", "v1.0.0"}} {
 		t.Run(test.name, func(t *testing.T) {
 			program := os.Args[0]

@@ -39,7 +39,7 @@ func TestRelaxTimers(t *testing.T) {
 		{usualSlack, "version", "50000 <nil> false [version]"},
 		{70_000, "--id 1", "70000 <nil> false [--id 1]"},
 	} {
-		// A process inherits the slack of the thread that starts it.
+		// A new process inherits the timer slack of the thread that starts it, so the test sets it here.
 		slack := must.Get(unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0))(t)
 		must.OK(t, unix.Prctl(unix.PR_SET_TIMERSLACK, c.slack, 0, 0, 0))
 		cmd := exec.Command(os.Args[0], strings.Fields(c.args)...)

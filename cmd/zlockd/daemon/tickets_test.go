@@ -60,8 +60,8 @@ func TestTicketPortSpeaksTLS(t *testing.T) {
 	as := func(by *certs.Authority, name string) *tls.Config {
 		conf := a.Trust()
 		pair := must.Get(tls.LoadX509KeyPair(by.File(name+".pem"), by.File(name+".key")))(t)
-		// The test chooses the certificate itself, because a client would not send a certificate of an authority
-		// that the server does not name.
+		// The test sends the certificate by itself. A client would not send one of an authority that the
+		// server does not name.
 		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &pair, nil
 		}

@@ -90,7 +90,7 @@ func TestAdminPortSpeaksTLS(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
 		flags             []string
-		http, bare, known bool // whether the port answers in clear text, without a certificate, with a known one
+		http, bare, known bool // whether HTTP, HTTPS without a certificate, and HTTPS with one get an answer
 	}{
 		{"TLS", files, false, true, true},
 		{"with certificates", append(files, "--admin-tls-ca", a.File("ca.pem")), false, false, true},
@@ -131,7 +131,7 @@ func TestMetricsPortSpeaksTLS(t *testing.T) {
 	for _, c := range []struct {
 		name              string
 		flags             []string
-		http, bare, known bool // whether the port answers in clear text, without a certificate, with a known one
+		http, bare, known bool // whether HTTP, HTTPS without a certificate, and HTTPS with one get an answer
 	}{
 		{"clear text", nil, true, false, false},
 		{"TLS", files, false, true, true},

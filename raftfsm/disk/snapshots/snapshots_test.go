@@ -202,7 +202,8 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 			return
 		}
 		expect.Is(t, err, errRefused, "%s of %s failed, and what is said", what.Kind, what.Name)
-		// With these operations the store removes old snapshots, after it has published the new one.
+		// The store lists and removes old snapshots only after it has published the new one. So if one of
+		// these operations fails, the new snapshot already counts.
 		published := what.Kind == "list" || what.Kind == "remove"
 		expect.Equal(t, store.size != before, published, "%s of %s failed: the snapshot counts", what.Kind,
 			what.Name)
@@ -210,7 +211,7 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 }
 
 // A server ended after it had published a snapshot, but before the snapshot's name was durable. The next
-// start uses this snapshot, so the snapshot must survive a loss of power from then on.
+// start uses the snapshot, and must first make sure that a loss of power cannot undo its name.
 func TestSnapshotFoundIsDurable(t *testing.T) {
 	for seed := range uint64(30) {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, 1)))

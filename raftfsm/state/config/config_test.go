@@ -18,8 +18,8 @@ func TestVersionOfTheMembership(t *testing.T) {
 	}
 }
 
-// The published members are read back as they were, whatever their addresses look like. A server's three
-// ports differ, because Java clients insist on that.
+// The published members are read back as they were, with any addresses. A server's three ports must differ,
+// because Java clients insist on that.
 func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 	list := []Server{
 		{ID: 1, Peer: "h1:2888", Client: "h1:2181", Voter: true},

@@ -13,7 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// From an entry of either kind, Read passes on each request as it was proposed, with its place in its stream.
+// Read returns each request as it was proposed, with its place in its stream. It does so for entries with and
+// without separate sets of identities.
 func TestEntriesAreRead(t *testing.T) {
 	ids := idsOf("a", 100)
 	list := []Request{

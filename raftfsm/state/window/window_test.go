@@ -41,7 +41,7 @@ func TestWindowsAreReadWhole(t *testing.T) {
 	expect.That(t, !again.read(data+"x"), "bytes after it: read")
 }
 
-// granted is one grant. A list of all grants is the plainest form of a window.
+// granted is one grant of a draw. The tests compare a window with a list of all its grants.
 type granted struct {
 	at   int64
 	hash [8]byte

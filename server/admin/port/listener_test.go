@@ -159,9 +159,9 @@ func (c *caller) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.h
 
 func (c *caller) Close() error { c.closed = true; return nil }
 
-// For a new connection, the listener closes the oldest idle connection of the address with the most
-// connections. If there is no idle connection, Accept waits until a connection or an answer ends. An Accept
-// that waits returns an error when the listener is closed.
+// To make room for a new connection, the listener closes the oldest idle connection of the address that has
+// the most connections. If no connection is idle, Accept waits until a connection or an answer ends. It
+// returns an error if the listener is closed while it waits.
 func TestRoomForANewConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := callers{conns: make(chan net.Conn, 1)}

@@ -21,7 +21,7 @@ type Outgoing struct {
 const (
 	maxOutgoing     = 128 << 20
 	maxOutgoingAddr = 16 << 20
-	sendTime        = 5 * time.Second // how long an answer may take, and more if it is long; see Paced
+	sendTime        = 5 * time.Second // how long an answer may take; a long one may take longer, see Paced
 )
 
 // take counts n more bytes for an address. It returns false if a bound forbids that. The bound of the address

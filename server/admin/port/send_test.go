@@ -50,7 +50,7 @@ func (w *told) WriteHeader(code int) { w.codes = append(w.codes, code) }
 
 func (w *told) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// An answer is built in a place of the pool, and sent after the place was given back.
+// An answer is built while it has a place in the pool. It is sent after it has given back the place.
 func TestAnswersAreSentOutsideOfThePlace(t *testing.T) {
 	var o Outgoing
 	p := NewPool()

@@ -53,7 +53,7 @@ func TestTrustedAddressHasTheWholeLock(t *testing.T) {
 	}
 }
 
-// A payment covers at least a millisecond and at most a minute of the time that has passed.
+// Settle pays only if a millisecond or more has passed, and for no more than a minute.
 func TestAddressIsPaidForTheTimeThatPassed(t *testing.T) {
 	s := newShares(60)
 	second := s.Of(time.Second)
@@ -84,7 +84,8 @@ func TestAddressIsPaidForTheTimeThatPassed(t *testing.T) {
 	}
 }
 
-// Buffers count twice toward the bound of an address's memory.
+// An address may have a limited number of bytes. Of these, the buffers of frames count twice, the watches
+// once.
 func TestMemoryOfAnAddressUpToItsBound(t *testing.T) {
 	s, a := newShares(60), new(Account)
 	for _, x := range []struct {

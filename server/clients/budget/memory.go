@@ -91,7 +91,7 @@ func (m *Memory) Wait(c Holder, part Part, n int) bool {
 	}
 	w := &waiting{c: c, part: part, n: n, granted: make(chan struct{})}
 	m.line = append(m.line, w)
-	m.advance() // if those before w wait only for memory of their own addresses, w gets memory now
+	m.advance() // w may get memory at once: some before it may only wait for memory of their own address
 	m.mu.Unlock()
 	m.Waits()
 	again := time.NewTicker(poll)
@@ -150,7 +150,7 @@ func (m *Memory) leave(w *waiting) {
 	defer m.mu.Unlock()
 	if i := slices.Index(m.line, w); i >= 0 {
 		m.line = slices.Delete(m.line, i, i+1)
-		m.advance() // w may have blocked others
+		m.advance() // the next in line may now fit
 	}
 }
 
@@ -219,11 +219,11 @@ func (m *Memory) advance() {
 	m.line = left
 }
 
-// Slowest considers the connections that could make progress. It returns the one that has been without
-// progress for the longest time, if that time is longer than Grace. w is the connection that waits for
-// memory. If the slowest connection is w itself, Slowest returns nil: another connection that waits will
-// close w. If `own` is true, the memory of w's address is used up, and Slowest considers only connections
-// from that address.
+// Slowest returns the connection that has been without progress for the longest time, if that is longer than
+// Grace. w is a connection that waits for memory. If `own` is true, the memory of w's address is used up, and
+// Slowest considers only connections from that address. Only a connection that is receiving a frame or has
+// unread output counts. If the slowest is w itself, the result is nil: another connection that waits will
+// close w.
 func (m *Memory) Slowest(w Holder, own bool) (slow Holder, why ends.Reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -280,8 +280,8 @@ func (m *Memory) Drop(c Holder) {
 	}
 }
 
-// Loan counts a portion of events for one address while outboxes of that address point into the portion.
-// Memory counts a portion once in its total, and once for each address.
+// Loan says that outboxes of one address point into a portion of events. In the total of all memory a portion
+// counts once; it also counts once for each address with a loan.
 type Loan struct {
 	m       *Memory
 	from    *Account
@@ -311,9 +311,9 @@ func (m *Memory) Used() int {
 	return m.used
 }
 
-// Lend counts a portion for an address, if there is room. The bound of the address does not apply if `alone`
-// is true: the address had no buffers before. The bound on all memory does not apply if `free` is true: no
-// memory was in use. If Lend fails because the address itself uses too much, `own` is true.
+// Lend begins a loan: it counts a portion for an address, if the bounds allow it. `alone` says that the
+// address had no buffers before: then its bound does not matter. `free` says that no memory was in use: then
+// the bound of all memory does not matter. If the bound of the address forbids the loan, `own` is true.
 func (m *Memory) Lend(from *Account, p *Portion, alone, free bool) (l *Loan, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

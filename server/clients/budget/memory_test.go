@@ -166,7 +166,7 @@ func TestProgressIsNoted(t *testing.T) {
 	expect.That(t, since() > -time.Hour, "many bytes")
 }
 
-// Waiting connections get memory in order. A connection whose address has too much lets other connections
+// Waiting connections get memory in order. A connection whose address already has too much lets the others
 // pass.
 func TestLineForMemory(t *testing.T) {
 	m, a, b, rich := newMemory(1010, 60, 600), new(conn), new(conn), new(conn)
@@ -230,7 +230,8 @@ func TestLineForMemory(t *testing.T) {
 	}
 }
 
-// A portion counts once in total, and once for each address. An address gets no loan beyond its bound.
+// Several connections may share the events of a portion. Its bytes count once in total, and once for each
+// address. An address that would exceed its limit gets no part of the portion.
 func TestPortionsAreCountedOnce(t *testing.T) {
 	m, a, b := newMemory(100_000, 60, 50_000), new(conn), new(conn)
 	lend := func(c *conn, p *Portion, alone, free, room, own bool) *Loan {

@@ -26,7 +26,7 @@ func TestMissedEventsAreCountedAsFrames(t *testing.T) {
 	c.out.Hush() // no flusher may write the outbox
 	u := &catchUp{c: c, open: true}
 	for n := range 5 {
-		c.out.Ignore(c.out.Look().Frames) // the client has left these frames unread for stuckTime
+		c.out.Ignore(c.out.Look().Frames) // as if the client had not read these frames for stuckTime
 		expect.Equal(t, u.open, n <= 3, "open before event %d", n+1)
 		u.tell(jute.EventCreated, "/a")
 		expect.Equal(t, c.out.Look().Frames, min(n+1, 3), "frames behind event %d", n+1)

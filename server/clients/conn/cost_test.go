@@ -151,7 +151,7 @@ func TestBoundOfAnAddressChanges(t *testing.T) {
 func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
 	s, c := quiet(t, options.Options{})
 	c.reader.arrived = s.Now()
-	s.Shares.Settle(&c.from.Account, 1000*time.Hour) // nothing is paid during this test
+	s.Shares.Settle(&c.from.Account, 1000*time.Hour) // so far in the future that nothing more is paid
 	burst := s.Shares.Of(budget.Burst)
 	owe(c.from, burst-1)
 	expect.That(t, c.afford(5), "within the burst")
@@ -178,8 +178,8 @@ func TestServersThatShareAreCounted(t *testing.T) {
 	expect.Equal(t, g.n.Load(), 1, "they are counted again at once: g.n.Load()")
 }
 
-// A connection ends shortly before or after Reserve takes memory for a long reply, while its outbox is being
-// written. Once that write has ended, here with an error, none of the memory may still count as used.
+// While an outbox is being written, its connection ends, just before or just after Reserve takes memory for a
+// long reply. When the write has ended, here with an error, all of that memory must be free.
 func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 	for name, end := range map[string]func(*Conn) bool{
 		"before": func(c *Conn) bool { c.out.Close(ends.Moved); return c.out.Reserve(1<<20, true) },
@@ -219,9 +219,8 @@ func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
 	}
 }
 
-// One multi may cause many events of a node. The ACL of the node may be long, and each client that watches
-// the node may have many identities. The search for the identities in the ACL must not delay the log at each
-// event.
+// One multi may cause many events of a node with a long ACL, for clients with many identities. The log waits
+// while the server sends these events. So it must not search the ACL for the identities at each event.
 func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 	long := make([]jute.ACL, 1000)
 	for i := range long {
@@ -269,7 +268,7 @@ func TestDebtsOutliveConnections(t *testing.T) {
 	must.That(t, s.add(c), "added")
 	owe(c.from, 1<<40)
 	c.finish(ends.Client)
-	s.wg.Done() // there is no goroutine of the connection that would do this
+	s.wg.Done() // in place of the connection's goroutine, which this test does not start
 	expect.Equal(t, len(s.All()), 0, "connections")
 	s.mu.Lock()
 	defer s.mu.Unlock()

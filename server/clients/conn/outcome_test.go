@@ -25,7 +25,8 @@ func TestRequestsThatAreNotProposed(t *testing.T) {
 	expect.That(t, !c.propose(outbox.Pending{Xid: 2, Op: jute.OpSync}, state.Request{}),
 		"it is proposed, too late")
 	expect.Equal(t, c.out.Pending(), 1)
-	for _, ended := range []bool{false, true} { // a session whose request is not proposed is not counted
+	// If the request for a session is not proposed, the session does not count towards the limit.
+	for _, ended := range []bool{false, true} {
 		c = connFrom(s, c.from)
 		c.replica = refusing{still{state.New("test")}}
 		if ended { // the connection ends between the count and the proposal

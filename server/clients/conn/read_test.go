@@ -108,8 +108,8 @@ func TestLongAnswersAskForTheirMemory(t *testing.T) {
 	}
 }
 
-// A read is parked behind requests of its connection if the read and its answer are short and few requests
-// are pending.
+// A read that follows requests of its connection is parked until they have outcomes, if the read and its
+// answer are short and few requests are pending.
 func TestReadsParkUpToTheirBounds(t *testing.T) {
 	st := stateWith(t)
 	frame := func(op jute.OpCode, path string) []byte {

@@ -63,7 +63,7 @@ func TestConnectionsAreRegistered(t *testing.T) {
 	expect.Equal(t, len(s.All()), 1, "the second is removed: len(s.all())")
 	s.remove(conns[2])
 	for range conns {
-		s.wg.Done() // the connections have no goroutines that do this
+		s.wg.Done() // in place of the goroutines of the connections, which this test does not start
 	}
 	s.Stop()
 	expect.Equal(t, s.tryAdd(newFrom(s, "d")), "server stopping")
@@ -97,7 +97,7 @@ func TestAddressesThatOweAreKept(t *testing.T) {
 	c := newFrom(s, "a")
 	must.Equal(t, s.tryAdd(c), "")
 	from := c.from
-	s.Shares.Settle(&from.Account, 1000*time.Hour) // nothing is paid during this test
+	s.Shares.Settle(&from.Account, 1000*time.Hour) // so far in the future that nothing more is paid
 	for _, x := range []struct {
 		owed int64
 		kept bool
@@ -291,8 +291,8 @@ func TestConnectionsClaimTheirSessions(t *testing.T) {
 		"a refusal for one that ends: s.counts.refused.Load()")
 }
 
-// Two goroutines may call take() at once: one of a leadership that ends, and one of the link to the new
-// leader. Each connection is reported once.
+// Two goroutines may call take() at once: one for a term that ends, the other for the link to the next
+// leader. Each connection must be reported only once.
 func TestHeardTellsTwoWhoAskAtOnce(t *testing.T) {
 	var h heardList
 	var conns [4]Conn

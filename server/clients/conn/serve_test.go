@@ -50,7 +50,7 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 		"the connections left: %d: want other.out.IsOpen()", len(s.All()))
 	expect.Equal(t, len(s.All()), 1, "the connections left: len(s.all())")
 	other.finish(ends.Stopped)
-	s.wg.Done() // there is no goroutine of `other` that would do this
+	s.wg.Done() // in place of the goroutine of `other`, which this test does not start
 }
 
 // closer is a connection that only records that it was closed.

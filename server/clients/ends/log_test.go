@@ -79,7 +79,7 @@ func TestValuesOfLogLinesAreCut(t *testing.T) {
 		expect.Equal(t, more, x.more, "line %d at %v: more", i, x.at)
 		expect.Equal(t, ok, x.ok, "line %d at %v", i, x.at)
 	}
-	for i := range keptLines - 1 { // kinds in addition to the one above
+	for i := range keptLines - 1 { // with the kind above, these are as many as the log remembers
 		must.Equal(t, len(l.kinds), 1+i)
 		l.admit(lineKind{msg: "of", addr: string(rune('a' + i))}, 1, time.Second)
 	}

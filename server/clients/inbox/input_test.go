@@ -14,7 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Peek decides about a frame from its first bytes, exactly at each bound.
+// Peek recognizes a frame by its first bytes, and says how many bytes it needs. The cases are at each of its
+// limits.
 func TestBeginningsOfFrames(t *testing.T) {
 	const limit = 1000
 	frame := func(length int, op jute.OpCode, have int) []byte {
@@ -68,7 +69,7 @@ func TestBeginningsOfFrames(t *testing.T) {
 	}
 }
 
-// The buffer for the next bytes has the right size for what has arrived and what the caller wants.
+// The size of the buffer depends on how many bytes have arrived, and on how many the next frame needs.
 func TestRoomForTheNextBytes(t *testing.T) {
 	for _, x := range []struct {
 		name             string

@@ -17,7 +17,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Replies are written in order and exactly once, and a long reply is written in its gap.
+// Replies are written in order, each once. A long reply, which is built while others are added, is written in
+// the place that was left for it.
 func TestOutboxKeepsItsOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -102,9 +103,8 @@ func TestLongOutboxIsNotCopied(t *testing.T) {
 	expect.Equal(t, first, &o.full[0].b[0], "the first buffer has moved")
 }
 
-// However many outboxes an event fills, a reply waits for at most one run of these outboxes. This also holds
-// for the reply to the client that made the change, whether or not that client watches. The outboxes that the
-// event fills wait for at most one run of replies.
+// An event may fill very many outboxes. Each reply then waits for at most one group of them, even the reply
+// to the client that made the change. Each of these outboxes in turn waits for at most one group of replies.
 func TestRepliesDoNotWaitForAHerd(t *testing.T) {
 	var f Flushers
 	f.cond.L = &f.mu
@@ -214,7 +214,7 @@ func TestEventsInAnOutbox(t *testing.T) {
 			expect.Equal(t, o.Tell(x.all, x.from, x.to, 1, l), x.shared, "shared")
 			expect.Equal(t, o.Size(), x.has+x.to-x.from, "bytes")
 			expect.Equal(t, o.lent > 0, x.counted, "counted as a loan")
-			l.Put() // the portion ends
+			l.Put() // the portion is no longer needed for other outboxes
 			writes := 0
 			for ; !o.empty(); writes++ {
 				p, _ := o.take()
@@ -348,8 +348,8 @@ func TestLongPendingRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// Kick writes a single reply itself and leaves other batches to the flushers. In a small batch the outboxes
-// with events are written before those with replies.
+// Kick writes a single reply itself. It leaves more outboxes to the flushers. If few outboxes have events,
+// the flushers write these before the outboxes with replies.
 func TestBatchesOfOutboxes(t *testing.T) {
 	for n, lane := range map[int]int{1: 0, 2: 0, herd - 1: 0, herd: 1, herd + 1: 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

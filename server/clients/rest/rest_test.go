@@ -57,9 +57,9 @@ func (p *poller) Wait(buf []Arrival) (n int, err error) {
 func (p *poller) Read(Sleeper, []byte) (n int, err error) { return 0, nil }
 func (p *poller) Close()                                  { close(p.arrives) }
 
-// A connection rests as long as each visit answers everything. It rises at the end of a visit that leaves
-// something unanswered, even if this arrived during the visit. It rises at once if no poller can report
-// arrivals.
+// A connection rests while each visit can answer all that has arrived. If something is left at the end of a
+// visit, the connection rises, even if this arrived during the visit. If no poller can report arrivals, the
+// connection rises at once.
 func TestConnectionsRise(t *testing.T) {
 	for name, c := range map[string]struct {
 		reads string

@@ -36,8 +36,8 @@ func heardOf(t *testing.T, c *Watcher) (list []string) {
 	return list
 }
 
-// For any watches and any changes, each connection gets the same events as if the server sent them one by
-// one: in order, each once, and no event of a node that its client may not read.
+// Each connection gets the events that it would get if the server sent them one by one: in their order, each
+// once, and none of a node that the client may not read. The test draws watches and changes at random.
 func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 	acls := []*acl.Set{acl.New(jute.WorldAnyone), acl.New(jute.WorldAnyone)}
 	for i := range 3 {
@@ -106,8 +106,8 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 	}
 }
 
-// If there is no room for events, the connection that has not read for the longest time is closed. If there
-// is no such connection, the receiver of the events is closed.
+// If there is no room for events, the server closes the connection that has not read for the longest time. If
+// all connections read, it closes the one that would get the events.
 func TestNonReadersMakeRoomForEvents(t *testing.T) {
 	s, deaf := quiet(t, Bounds{BytesPerConn: 100_000}, 0, 100_000)
 	c := connFrom(s, deaf.From)
@@ -137,8 +137,8 @@ func TestNonReadersMakeRoomForEvents(t *testing.T) {
 	expect.Equal(t, c.Out.Look().Why, ends.Slow, "events beyond all bounds are kept: c.Out.Look().Why")
 }
 
-// A portion that is larger than all memory is sent if nothing else is held, so that its watchers get the
-// events.
+// If a portion of events is larger than all memory for buffers, it is sent while nothing else is held.
+// Otherwise its watchers would never get the events.
 func TestPortionLargerThanAllMemoryGoesOutAlone(t *testing.T) {
 	for held, open := range map[int]bool{0: true, 1: false} {
 		s, c := quiet(t, Bounds{}, 0, 10_000)

@@ -64,8 +64,8 @@ func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
 	}
 }
 
-// A connection at a bound can set each watch again that it has, because that needs no room. A watch of
-// another kind at the same path needs room.
+// A connection at a limit of watches can still set the watches again that it has, because that needs no room.
+// A watch of another kind at the same path needs room.
 func TestWatchThatIsSetAgainNeedsNoRoom(t *testing.T) {
 	for _, b := range []Bounds{{PerConn: 1}, {All: 1}, {BytesPerConn: 28 + 80 + 2}} {
 		for _, kind := range []watches.Kind{watches.Data, watches.Child, watches.Persistent, watches.Recursive} {

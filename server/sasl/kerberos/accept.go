@@ -13,8 +13,8 @@ import (
 // Skew is how far a client's clock may be from this server's.
 const Skew = 5 * time.Minute
 
-// checksumGSS is the type of the "checksum" that carries the requests of a GSS-API client (RFC 4121, 4.1.1).
-// This server reads only flagMutual, by which the client asks for a proof of the server's identity.
+// checksumGSS is the type of the field `checksum` in which a GSS-API client says what it wants (RFC 4121,
+// 4.1.1). The server reads only flagMutual: the client wants a proof of the server's identity.
 const (
 	checksumGSS = 0x8003
 	flagMutual  = 1 << 1
@@ -26,16 +26,16 @@ var (
 	errRefused  = errors.New("Kerberos refuses the client")
 )
 
-// context is the state that both sides share after the server has accepted a ticket.
+// context is what the client and the server share when the server has accepted the client's ticket.
 type context struct {
 	client     Principal
 	key        sessionKey
-	subkeyFlag byte  // wrapAcceptorSubkey if this server has made the key; otherwise 0
-	sequence   int64 // number of this server's next token
+	subkeyFlag byte  // wrapAcceptorSubkey if the server has made `key`, and otherwise 0
+	sequence   int64 // number of the server's next token
 }
 
-// accept() verifies a client's first token and returns the answer. The answer is nil if the client has not
-// asked the server to prove its identity.
+// accept() verifies the client's first token. The answer proves the server's identity; it is nil if the
+// client does not want that proof.
 func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*context, []byte, error) {
 	message, err := unframe(token)
 	if err != nil {
@@ -68,12 +68,13 @@ func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*contex
 	if err != nil {
 		return nil, nil, err
 	}
-	// The confounder makes every cipher text different, so equal cipher texts are a replay.
+	// Each time that it is encrypted, a random part makes the cipher text different. So the same cipher text
+	// again is a replay.
 	if err := s.replays.add(sha256.Sum256(req.Authenticator.Cipher), now); err != nil {
 		return nil, nil, fmt.Errorf("%w: %s: %w", errRefused, client, err)
 	}
-	// A client that gets no answer expects its own sequence number in this server's tokens. Some clients
-	// write a negative number, so keep only 32 bits.
+	// A client that gets no proof expects that the server numbers its tokens as the client does. Some clients
+	// write a negative number: keep only its 32 bits.
 	c := &context{client: client, key: secret.Key, sequence: a.Sequence & 0xffffffff}
 	if len(a.Key.Value) > 0 {
 		c.key = a.Key
@@ -95,7 +96,7 @@ func (s *Service) openTicket(t *ticket, now time.Time) (*ticketSecret, error) {
 		return nil, fmt.Errorf("%w: its ticket is for %s, and this server is %s", errRefused, server, s.principal)
 	}
 	secret, err := s.keys(now, false).open(t)
-	if err != nil { // the keytab may have been replaced within the last second
+	if err != nil { // perhaps the keytab was replaced just now: look at the file again
 		secret, err = s.keys(now, true).open(t)
 	}
 	if err != nil {
@@ -123,8 +124,8 @@ func (k keytab) open(t *ticket) (*ticketSecret, error) {
 			"export the keytab again", t.Secret.KVNO)
 }
 
-// check() returns the client of the ticket, and refuses a ticket that is not valid now. Like ZooKeeper, it
-// ignores the addresses to which a ticket may be bound, because behind address translation they are wrong.
+// check() returns the client of the ticket. It refuses a ticket that is not valid now. Like ZooKeeper it
+// ignores the addresses in the ticket, because they are wrong where addresses are translated.
 func (t *ticketSecret) check(now time.Time) (Principal, error) {
 	client, err := principal(t.Client, t.Realm)
 	if err != nil {
@@ -155,8 +156,8 @@ func (t *ticketSecret) check(now time.Time) (Principal, error) {
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// openAuthenticator verifies that the client has the ticket's key, and made its authenticator within Skew of
-// `now`.
+// openAuthenticator reads the authenticator. That shows that the client has the key in the ticket. The clock
+// of the client must be within Skew of `now`.
 func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Time) (a *authenticator,
 	mutual bool, err error) {
 	plain, err := key.open(req.Authenticator, usageAuthenticator)
@@ -194,9 +195,8 @@ func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Ti
 	return a, binary.LittleEndian.Uint32(sum[20:])&flagMutual != 0, nil
 }
 
-// prove() makes the answer, which proves that this server can read the ticket. The answer contains a new key
-// for the rest of the exchange. An attacker who replays the recorded tokens of a client does not know that
-// key, and cannot continue.
+// prove() makes the answer, which only a server that can read the ticket can make. It has a new key for the
+// tokens that follow. An attacker who replays a client's tokens does not know that key, and gets no further.
 func (c *context) prove(a *authenticator, ticketKey sessionKey, random io.Reader) (answer []byte, err error) {
 	if c.key, err = c.key.fresh(random); err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (c *context) prove(a *authenticator, ticketKey sessionKey, random io.Reader
 	if _, err = io.ReadFull(random, number[:]); err != nil {
 		return nil, err
 	}
-	// Clear the top bits, because some clients read the number as signed.
+	// Keep the number small: some clients read it as a signed one.
 	c.subkeyFlag, c.sequence = wrapAcceptorSubkey, int64(binary.BigEndian.Uint32(number[:])&0x3fffffff)
 	plain, err := asn1.MarshalWithParams(apRepSecret{a.Time.UTC(), a.Micros, c.key, c.sequence},
 		application(tagAPRepSecret))

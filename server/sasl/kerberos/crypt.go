@@ -18,8 +18,8 @@ const (
 	usageInitiatorSeal = 24
 )
 
-// suite is an encryption type that this server accepts. The older types, DES and RC4, are broken, and KDCs do
-// not use them by default.
+// suite is an encryption type that the server accepts. DES and RC4 are not among them: they are broken, and
+// KDCs do not use them by default.
 type suite struct {
 	name     string
 	keyBytes int
@@ -53,7 +53,8 @@ func (k sessionKey) open(e encrypted, usage uint32) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The library does not check whether e is long enough for a confounder and a checksum.
+	// Check the length here, because the library does not: e must be longer than its random part and its
+	// checksum.
 	if e.EType != k.EType || len(e.Cipher) <= s.etype.GetConfounderByteSize()+s.etype.GetHMACBitLength()/8 {
 		return nil, errIntegrity
 	}
@@ -73,7 +74,7 @@ func (k sessionKey) seal(plain []byte, usage uint32) (encrypted, error) {
 	return encrypted{EType: k.EType, Cipher: cipher}, err
 }
 
-// sum() returns the keyed checksum of b. The caller has checked that k has a suite.
+// sum() returns the keyed checksum of b.
 func (k sessionKey) sum(b []byte, usage uint32) ([]byte, error) {
 	s, err := k.suite()
 	if err != nil {

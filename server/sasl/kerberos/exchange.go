@@ -8,22 +8,21 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// qopAuth is the only choice that the server offers: no protection of messages after the authentication.
-// ZooKeeper's clients then continue in plain text or over TLS.
+// qopAuth is the only protection that the server offers: none, after the authentication. ZooKeeper's clients
+// then send plain text, perhaps over TLS.
 const qopAuth = 1
 
 // Exchange is one negotiation; see Service.Begin.
 type Exchange struct {
 	service *Service
 	random  io.Reader
-	// handles the client's next token; nil: the exchange is over
+	// handles the client's next token; nil: no token may follow
 	next    func(token []byte, now time.Time) ([]byte, error)
 	context *context
 	user    string // the user that the client has proved to be
 }
 
-// Begin begins a negotiation; its session key and sequence number come from `random`. With this method a
-// Service is a [sasl.Mechanism].
+// Begin begins a negotiation, with random numbers from `random`. It makes a Service a [sasl.Mechanism].
 func (s *Service) Begin(random io.Reader) sasl.Negotiation { return s.begin(random) }
 
 func (s *Service) begin(random io.Reader) *Exchange {
@@ -58,8 +57,8 @@ func (e *Exchange) hello(token []byte, now time.Time) (answer []byte, err error)
 	return answer, nil
 }
 
-// offer() answers an empty token. The answer says that the server offers no protection for later messages. So
-// the length limit in the answer, which is for protected messages, is 0.
+// offer() answers the empty token that follows the ticket. It offers only qopAuth, no protection. The next
+// three bytes bound the length of protected messages: 0, because there are none.
 func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
 	if len(token) > 0 {
 		return nil, fmt.Errorf("%w: a token of %d bytes instead of an empty one", errProtocol, len(token))
@@ -71,8 +70,8 @@ func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
 	return answer, err
 }
 
-// choice() reads which protection the client has chosen. The rest of the token is the name under which the
-// client wants to act. Like ZooKeeper, the server ignores that name and uses the name in the ticket.
+// choice() reads the client's choice, which must be qopAuth. The rest of the token is a name for the client
+// to act under. Like ZooKeeper, the server ignores it and uses the name in the ticket.
 func (e *Exchange) choice(token []byte, _ time.Time) ([]byte, error) {
 	text, err := e.context.unwrap(token)
 	if err != nil {

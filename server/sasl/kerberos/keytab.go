@@ -16,7 +16,7 @@ import (
 // Bounds of a keytab.
 const (
 	maxKeytab = 1 << 20
-	maxTried  = 8 // how many keys are tried for one ticket
+	maxTried  = 8 // more keys than that are not tried for a ticket
 )
 
 // keytab is the content of a keytab file: keys of one or several principals.
@@ -61,8 +61,8 @@ func readKeytab(path string) (keytab, error) {
 
 var errKeytab = errors.New("it is not a complete keytab of version 2, as ktutil and kadmin write it")
 
-// parseKeytab reads version 2 of MIT's format: entries, each with its size before it. A negative size marks a
-// hole.
+// parseKeytab reads version 2 of MIT's format. Before each entry stands its size; a negative size stands for
+// a gap of that length.
 func parseKeytab(b []byte) (keytab, error) {
 	r := cryptobyte.String(b)
 	var form uint16
@@ -77,7 +77,7 @@ func parseKeytab(b []byte) (keytab, error) {
 		}
 		n := int(int32(size))
 		if n == 0 {
-			break // only padding zeros follow
+			break // the entries end here, and zeros fill the rest
 		}
 		var body cryptobyte.String
 		if !r.ReadBytes((*[]byte)(&body), max(n, -n)) {
@@ -113,18 +113,18 @@ func parseEntry(r cryptobyte.String) (e keytabEntry, ok bool) {
 		}
 		e.principal.Parts = append(e.principal.Parts, string(text))
 	}
-	// The name's type and the entry's time come before the version.
+	// Skip the type of the name and the time of the entry.
 	ok = r.Skip(8) && r.ReadUint8(&version) && r.ReadUint16(&etype) && r.ReadUint16LengthPrefixed(&text)
 	e.version, e.key = uint32(version), sessionKey{EType: int32(int16(etype)), Value: text}
-	var longer uint32 // the entry's last field: the version, if it is above 255
+	var longer uint32 // the last field, if present: the version again, for versions above 255
 	if r.ReadUint32(&longer) && longer != 0 {
 		e.version = longer
 	}
 	return e, ok
 }
 
-// choose() returns the principal whose name is `text`, and its keys. For "" it returns the keytab's only
-// principal.
+// choose() returns the principal with the name `text`, and its keys. Without a name, the keytab must have
+// only one principal, which it returns.
 func (k keytab) choose(text string) (Principal, keytab, error) {
 	var want Principal
 	if text != "" {
@@ -165,7 +165,7 @@ func (k keytab) choose(text string) (Principal, keytab, error) {
 	return mine[0].principal, mine, mine[0].principal.check()
 }
 
-// find() returns the keys that may decrypt e, the likeliest first.
+// find() returns the keys that may decrypt e: first those with the version that e names.
 func (k keytab) find(e encrypted) ([]sessionKey, error) {
 	var right, other []sessionKey
 	for _, entry := range k {

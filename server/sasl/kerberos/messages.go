@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Messages of RFC 4120, with the fields that a service reads or writes. encoding/asn1 skips further elements
-// at the end of a sequence.
+// The messages of RFC 4120, with only the fields that a service needs. encoding/asn1 skips elements that
+// follow in a sequence.
 
 const (
 	protocolVersion = 5
@@ -85,7 +85,7 @@ type (
 		Type  int32  `asn1:"explicit,tag:0"`
 		Value []byte `asn1:"explicit,tag:1"`
 	}
-	// Parts stay raw, because encoding/asn1 would read their bytes as ISO 8859-1.
+	// Parts are raw bytes: as strings, encoding/asn1 would read them in ISO 8859-1.
 	name struct {
 		Type  int32           `asn1:"explicit,tag:0"`
 		Parts []asn1.RawValue `asn1:"explicit,tag:1"`
@@ -104,7 +104,7 @@ const (
 
 func application(tag int) string { return fmt.Sprintf("application,explicit,tag:%d", tag) }
 
-// decode() reads one message of the application class. It returns an error if anything follows the message.
+// decode() reads one message whose tag is of the application class. Nothing may follow it.
 func decode(b []byte, message any, tag int) error {
 	rest, err := asn1.UnmarshalWithParams(b, message, application(tag))
 	if err == nil && len(rest) > 0 {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Names turn a principal into an identity as ZooKeeper does: the result of the rules, then the host, then the
-// realm. RemoveHost leaves out the host, and RemoveRealm leaves out the realm.
+// Names turn a principal into an identity, as ZooKeeper does: the result of the rules, followed by the host,
+// unless RemoveHost is set, and by the realm, unless RemoveRealm is set.
 type Names struct {
 	// Rules are tried in order, and the first that matches is used. If there are no rules, DEFAULT is used.
 	Rules []Rule
@@ -18,7 +18,7 @@ type Names struct {
 	// kerberos.removeRealmFromPrincipal.
 	RemoveHost, RemoveRealm bool
 
-	realm string // the realm that the rule DEFAULT treats as this server's own
+	realm string // the server's own realm, for the rule DEFAULT
 }
 
 // Rule is one rule of auth_to_local: DEFAULT, or
@@ -32,8 +32,8 @@ type Rule struct {
 	all         bool
 }
 
-// piece is one piece of a format: a text, and after it a part of the name. The field `part` is the number of
-// this part; 0 is the realm, and -1 stands for no part.
+// piece is a piece of a format: a text, and then the part of the name with the number `part`. Part 0 is the
+// realm; -1 means that no part follows the text.
 type piece struct {
 	text string
 	part int
@@ -147,7 +147,7 @@ func (r *Rule) apply(p Principal, realm string) (string, bool) {
 	return s[:at[0]] + string(r.from.ExpandString(nil, r.to, s, at)) + s[at[1]:], true
 }
 
-// identity() returns the name that a principal has in ACLs.
+// identity() returns the name by which ACLs know a principal.
 func (n Names) identity(p Principal) (string, error) {
 	if len(p.Parts) > 2 {
 		return "", errors.New("a name of more than two parts cannot stand in an ACL")
@@ -175,8 +175,8 @@ func (n Names) identity(p Principal) (string, error) {
 		}
 		return short, nil
 	}
-	// A principal that no rule matches keeps its whole name. ZooKeeper would use the name that the client
-	// itself claims. An honest client claims this same name, but another client could claim any name.
+	// No rule matches: take the whole name. ZooKeeper would take the name that the client gives itself. Honest
+	// clients give this one, but others could give any.
 	return p.String(), nil
 }
 
@@ -202,7 +202,7 @@ const maxPrincipal = 1024
 var errName = errors.New(
 	"an ambiguous name: empty, too long, or with one of / @ \\ or a control character in a part")
 
-// check() refuses a name whose text could also be the text of another name.
+// check() refuses a name whose text could also mean another name.
 func (p Principal) check() error {
 	ok := len(p.Parts) > 0 && len(p.String()) <= maxPrincipal
 	for _, part := range append([]string{p.Realm}, p.Parts...) {

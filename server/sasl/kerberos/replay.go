@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// maxReplays bounds how many authenticators the server remembers, and so how many clients can sign in within
-// twice Skew. The server remembers an authenticator only if the client has a valid ticket.
+// maxReplays bounds the authenticators that are remembered, and so the clients that can sign in within twice
+// Skew. Only clients with a valid ticket can use this room up.
 const maxReplays = 1 << 18
 
-// The constant remembered is how long the server must remember an authenticator: an authenticator from a
-// clock that is ahead by Skew stays valid until its time plus Skew.
+// remembered is how long an authenticator must be remembered. If the client's clock is ahead by Skew, it is
+// accepted until twice Skew after it first came.
 const remembered = 2 * Skew
 
 var (
@@ -21,11 +21,11 @@ var (
 		"detected")
 )
 
-// The type replays remembers authenticators in two generations. It drops the older generation when all
-// authenticators in it are too old to be accepted.
+// replays remembers authenticators in two generations. The older one is dropped as a whole, when no
+// authenticator in it would be accepted any longer.
 type replays struct {
 	mu         sync.Mutex
-	began      time.Time // when the newer generation began
+	began      time.Time // when `newer` began
 	newer, old map[[32]byte]struct{}
 	limit      int // set by tests; 0: maxReplays
 }
@@ -34,7 +34,8 @@ func (r *replays) add(sum [32]byte, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.newer == nil || now.Sub(r.began) > remembered {
-		// After a pause the newer generation may also be too old, but it is harmless to keep it longer.
+		// If nothing came for a long time, r.newer could be dropped, too, but it does no harm as the old
+		// generation.
 		r.old, r.newer, r.began = r.newer, map[[32]byte]struct{}{}, now
 	}
 	if _, seen := r.newer[sum]; seen {

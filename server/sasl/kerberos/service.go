@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// lookAgain is the shortest time between two looks at the keytab while its keys fit the tickets.
+// lookAgain is how long the keys are used before the server checks the file for a change. If no key fits a
+// ticket, it checks at once.
 const lookAgain = time.Second
 
-// Options say who this server is, and how it names its clients.
+// Options say who the server is, and how it names its clients.
 type Options struct {
 	Keytab    string // the file with this server's keys, read again when it changes
 	Principal string // service/host@REALM; empty: the only principal in the keytab
@@ -30,8 +31,8 @@ type Service struct {
 	mu     sync.Mutex // guards the fields below
 	keytab keytab     // only the keys of `principal`
 	looked time.Time
-	stamp  [2]int64 // stamp of the file from which keytab was read
-	// `problem` is why the present file cannot be used. It is "" if the file can be used.
+	stamp  [2]int64 // time and size of the file from which `keytab` was read
+	// problem is why the file cannot be used as it is now; "" if it can be used.
 	problem string
 }
 
@@ -46,7 +47,7 @@ func New(o Options) (*Service, error) {
 	if s.principal, s.keytab, err = all.choose(o.Principal); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Keytab, err)
 	}
-	// The rule DEFAULT treats the realm of this server's principal as the default realm.
+	// For the rule DEFAULT, the server's own realm is the default realm.
 	s.names.realm = s.principal.Realm
 	return s, nil
 }
@@ -54,8 +55,8 @@ func New(o Options) (*Service, error) {
 // Principal returns this server's principal.
 func (s *Service) Principal() string { return s.principal.String() }
 
-// keys() returns the keys of the file. If `look` is false, the keys may have been read up to lookAgain
-// earlier. While the file cannot be used, the last good keys stay in use.
+// keys() returns the keys in the file. If `look` is true, it looks whether the file has changed; otherwise it
+// does so at most once in lookAgain. If the file cannot be used, the keys that it had before stay in use.
 func (s *Service) keys(now time.Time, look bool) keytab {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +73,8 @@ func (s *Service) keys(now time.Time, look bool) keytab {
 	if err == nil {
 		_, mine, err = all.choose(s.principal.String())
 	}
-	// Read an unusable file again at each look, because a change of its mode alone does not change the stamp.
+	// Keep the old stamp, so that the file is read again next time: if only its mode is wrong, a correction of
+	// that does not change the stamp.
 	if err != nil {
 		if text := err.Error(); text != s.problem {
 			s.log.Error("the keytab has changed and cannot be used; the old keys stay", "file", s.file, "err", err)

@@ -9,14 +9,14 @@ import (
 	"fmt"
 )
 
-// maxToken bounds a client's token. Tickets of domains with many groups are large; Windows sends at most this
-// many bytes.
+// maxToken bounds a client's token. The tickets of users with many groups are large, but Windows sends no
+// longer tokens than this.
 const maxToken = 64 << 10
 
 // oid is Kerberos' object identifier among the mechanisms of GSS-API, 1.2.840.113554.1.2.2.
 var oid = []byte{0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02}
 
-// Parts of the first token.
+// The first two bytes of a message in the frame: what the client sends, and what the server answers.
 var (
 	tokenAPReq = []byte{1, 0}
 	tokenAPRep = []byte{2, 0}
@@ -47,8 +47,8 @@ func frame(message []byte) ([]byte, error) {
 	return asn1.Marshal(asn1.RawValue{Class: asn1.ClassApplication, Tag: 0, IsCompound: true, Bytes: inner})
 }
 
-// A wrap token of RFC 4121 (4.2.6.2): 05 04, flags, FF, two lengths and a number, then the text and its
-// checksum. No token is encrypted: SASL's tokens contain no secrets, and RFC 4752 requires plain text.
+// A wrap token of RFC 4121 (4.2.6.2): 05 04, flags, FF, two lengths and a number. The text and its checksum
+// follow. Tokens are not encrypted: RFC 4752 forbids it here, and they contain no secrets.
 const (
 	wrapHeader = 16
 
@@ -65,7 +65,7 @@ func (c *context) wrap(text []byte) ([]byte, error) {
 	head[0], head[1], head[2], head[3] = 5, 4, wrapFromAcceptor|c.subkeyFlag, 0xff
 	binary.BigEndian.PutUint64(head[8:], uint64(c.sequence))
 	c.sequence++
-	// For the checksum the two lengths are zero.
+	// The checksum is over a head whose two lengths are zero.
 	sum, err := c.key.sum(append(bytes.Clone(text), head...), usageAcceptorSeal)
 	if err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func (c *context) wrap(text []byte) ([]byte, error) {
 	return append(append(head, text...), sum...), nil
 }
 
-// unwrap() returns the text of a client's token. It ignores the token's number: the key belongs to this
-// exchange, and the client sends only one token with it.
+// unwrap() returns the text of a client's token. The token's number does not matter: the key is for this
+// exchange only, and the client sends only one token with it.
 func (c *context) unwrap(token []byte) ([]byte, error) {
 	if len(token) < wrapHeader || token[0] != 5 || token[1] != 4 || token[3] != 0xff {
 		return nil, errWrap

@@ -144,7 +144,7 @@ func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 func TestARefusedActionSaysWhy(t *testing.T) {
 	body := jute.AppendInt(jute.AppendString(nil, "/l"), 0)
 	for name, c := range map[string]struct {
-		token  int64 // what the action adds to the node's token
+		token  int64 // added to the node's token, so that the token is wrong unless this is 0
 		before func(l *lone, s session.Session)
 		answer *state.Outcome
 		status int
@@ -178,9 +178,9 @@ func TestARefusedActionSaysWhy(t *testing.T) {
 	}
 }
 
-// An action reaches only the contender that the operator saw. It fails if the contender's node was removed
-// and created again before the request is applied, although the new node has the same version. A node that
-// appears next to it does not prevent the action, unless new nodes appear again and again.
+// An action reaches only the contender that the operator saw. If the contender's node is removed and created
+// again before the action, the action fails, although the new node has the same version. Nodes that appear
+// beside it do not prevent the action, unless new ones come again and again.
 func TestAnActionReachesTheContenderThatWasSeen(t *testing.T) {
 	const record = `{"v":1,"host":"web"}`
 	again := func(l *lone, a, b session.Session) {
@@ -240,8 +240,8 @@ func TestAnActionReachesTheContenderThatWasSeen(t *testing.T) {
 	}
 }
 
-// An action on a contender with a number fails if the directory was created again, because only then another
-// node can get the same number. Nodes that are created next to the contender do not prevent the action.
+// An action names a contender by its number. It fails if the directory was removed and created again, because
+// then another node can have this number. It does not fail because other contenders come.
 func TestAnActionReachesANumberedContenderInABusyQueue(t *testing.T) {
 	const name = "x-lock-0000000000"
 	const record = `{"v":1,"host":"web"}`

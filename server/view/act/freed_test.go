@@ -75,8 +75,8 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 	}
 }
 
-// A writer of a lock with a policy has a hold and a place in the queue, for which others wait. A break
-// removes both, because a client that hangs may keep its session.
+// In a lock with a policy, a writer has two nodes: its hold, and its place in the queue. The next contender
+// waits for the place. So a break removes both nodes: a client that hangs may keep its session for long.
 func TestBreakOfAWriterLetsTheNextOneIn(t *testing.T) {
 	const first, next = "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-W", "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d02-W"
 	for _, gone := range []bool{false, true} {

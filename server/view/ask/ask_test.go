@@ -64,8 +64,8 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A client that reads its answer too slowly loses it: the client has some seconds, and one more second for
-// each MiB that it has read.
+// A client that reads its answer too slowly loses it. It has some seconds, and one more second for each MiB
+// that it has read.
 func TestSlowReadersLoseTheirAnswers(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 4<<20)
 	for _, parts := range []int{0, 64, 1 << 20} {

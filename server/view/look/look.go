@@ -172,7 +172,7 @@ func (l *Looker) scan(ctx context.Context) (*Scan, error) {
 	return n, nil
 }
 
-// all() runs a look at locks to its end, one step after another, each under the state lock.
+// all() calls Step, each time under the state lock, and then Rest, until Step returns false.
 func (l *Looker) all(ctx context.Context, look interface {
 	Step(*tree.Tree) (more bool)
 	Rest()

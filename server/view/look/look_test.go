@@ -78,8 +78,8 @@ func (l *looked) Watching(int64, string) (watching, known bool) { return false, 
 
 func (l *looked) Watchers(string, int) []int64 { return nil }
 
-// A scan that took long is still used for a while after a change, so that scans cost only a small share of
-// the time.
+// If a scan took long, it is still used for some time after a change. So scans cost only a small share of the
+// time.
 func TestACostlyScanServesForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looked{st: state.New("c"), after: func() { time.Sleep(time.Second) }}
@@ -112,7 +112,7 @@ func TestAChangeDuringAScanMakesItOld(t *testing.T) {
 	}
 	look := func() *Scan {
 		s := must.Get(v.Locks(t.Context()))(t)
-		s.Took = 0 // so that the scan is not used longer because of its cost
+		s.Took = 0 // a scan that took long would be used longer
 		return s
 	}
 	first := look()
@@ -139,7 +139,8 @@ func TestSessionsAreLookedUpInPieces(t *testing.T) {
 	}
 }
 
-// A cycle is suspected only if all its nodes exist. The remaining cycles keep their order.
+// The look drops a suspected cycle if one of its nodes does not exist. It keeps the other cycles in their
+// order.
 func TestCyclesThatNeverWereAreDropped(t *testing.T) {
 	edge := func(from, to int, node string) recipe.Edge {
 		return recipe.Edge{From: from, To: to, Cycle: true, FromNode: node, ToNode: "/zookeeper"}

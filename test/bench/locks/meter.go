@@ -107,7 +107,7 @@ func (m *meter) granted(l *benchLock, g grant, worker int, begun, now time.Time)
 }
 
 // hold() is the critical section of a worker. It judges only what happens while the lease says that it is
-// valid: after a loss another worker may rightly be active, and the gate refuses the former holder's writes.
+// valid. After a loss another worker may be active, and the gate refuses what the former holder writes.
 func (m *meter) hold(ctx context.Context, l *benchLock, g grant) {
 	if g.token != 0 && g.mode != fence.Permit && g.valid() {
 		if err := m.gate.Admit(l.path, g.mode, g.token); err != nil && g.valid() {

@@ -127,7 +127,7 @@ func (b *benchFlags) locksOf(cl *client.Client) func(context.Context, string, bo
 	}
 }
 
-// openRaw opens a session for a recipe that is only there for comparison.
+// openRaw opens a session of go-zookeeper, for the two recipes to which those of package client are compared.
 func openRaw(ctx context.Context, b *benchFlags, tap *wiretap) (session, error) {
 	raw, events, err := zk.Connect(strings.Split(b.servers, ","), b.sessionTimeout,
 		zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false),

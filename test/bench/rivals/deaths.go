@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// killHolders kills holders that each have one waiter, and records how long the waiters waited after that.
+// killHolders kills holders with one waiter each, and records how long the waiters still wait.
 func (w *way) killHolders(rounds int) error {
 	var waited []float64
 	for n := range rounds {

@@ -152,8 +152,8 @@ func span(v []float64, digits int) string {
 }
 
 // measureLocks calls run() in rounds for each service, with one locker for each path. It prints a row for
-// each size and service, with the medians of the figures that run() returns. The series that it returns has
-// the last figure as y. Its x is the figure before that or, if run() returns only one, the size.
+// each size and service, with the medians of the figures. In the series that it returns, y is the last figure
+// of run(), and x is the figure before that. If run() returns only one figure, x is the size.
 func measureLocks(s *settings, services []servers, head string, sizes []int, paths func(n int) []string,
 	run func(lockers []locker, d time.Duration) ([]float64, error)) (series, error) {
 	fmt.Printf("\n| %s |\n%s|\n", head, strings.Repeat("|---", strings.Count(head, "|")+1))

@@ -190,9 +190,9 @@ func startWays(s *settings, dir string) (list []*way, stop func(), err error) {
 	return list, stop, nil
 }
 
-// timed() calls run() for each way with a locker for each path: first until the figure is level, then in
-// rounds in which the ways take turns. The figure is the last one that run() returns, a time in ms. timed()
-// adds a cell with it to each way.
+// timed() calls run() for all ways, with a locker for each path. It first warms up each way. Then it calls
+// run() in rounds in which the ways take turns. It adds a cell to each way, with the median of the last
+// figure of run(), a time in ms.
 func (s *settings) timed(ways []*way, paths []string,
 	run func(lockers []locker, d time.Duration) ([]float64, error)) error {
 	lockers, figures := make([][]locker, len(ways)), make([][]float64, len(ways))

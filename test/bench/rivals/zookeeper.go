@@ -89,8 +89,8 @@ type zkKeeper struct {
 
 func (k *zkKeeper) close() { k.c.Close() }
 
-// send() appends an operation's request. It returns how many other requests come before that request: one if
-// the directory of a new key must be created.
+// send() appends the request of an operation. If the key is the first in its directory, it first appends a
+// request that creates the directory, and then returns 1. Otherwise it returns 0.
 func (k *zkKeeper) send(o op) (more int) {
 	switch o.verb {
 	case read:

@@ -18,7 +18,7 @@ type Bug struct {
 	Pkg, Test   string
 	Seed, Seeds int
 	Short       bool
-	Long        string // the length of the simulated long day that shows the bug; empty: busy minutes show it
+	Long        string // the length of the simulated day that shows the bug; empty: no such day is needed
 	NoProbes    bool   // run without probes, which would notice the bug before the check that must catch it
 	edits       []edit
 }

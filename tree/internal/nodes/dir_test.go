@@ -21,7 +21,8 @@ func TestDirAgainstSlice(t *testing.T) {
 	var plain []*Node
 	largest := 0
 	for i := range 60_000 {
-		grow := 3 * (1 + i/20_000%2) // this many of 8 steps add a child: d shrinks, grows, and shrinks again
+		// Three or six of 8 steps add a child, so that d shrinks, grows, and shrinks again.
+		grow := 3 * (1 + i/20_000%2)
 		switch {
 		case r.IntN(8) < grow || len(plain) == 0:
 			n := &Node{Name: fmt.Sprint("node-", i)}
@@ -206,7 +207,8 @@ func TestListingsAreKept(t *testing.T) {
 	expect.Equal(t, none.listSteps(), 0)
 }
 
-// A list beyond one of these bounds is built after the lock is released.
+// If a directory has more children than manyChildren, or more bytes of names than maxCacheLen, its list is
+// built after the lock is released.
 func TestLongAnswersBeginBehindTheirBounds(t *testing.T) {
 	for _, x := range []struct {
 		d    *Dir

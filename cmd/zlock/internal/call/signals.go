@@ -28,8 +28,8 @@ func (e *SignalError) Unwrap() error { return cli.Exit(supervise.SignalCode(e.Si
 // its messages is gone.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// Interruptible returns a context that a signal to end zlock ends; the cause is then a *SignalError. The
-// second result stops that.
+// Interruptible returns a context that ends when a signal asks zlock to end. Its cause is then a
+// *SignalError. The second result stops waiting for signals, and ends the context.
 func Interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	sigs, done := supervise.Listen(supervise.EndSignals...), make(chan struct{})

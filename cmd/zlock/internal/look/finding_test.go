@@ -66,8 +66,8 @@ func TestPortForServersIsNoPortForClients(t *testing.T) {
 	}
 }
 
-// The list of members has one port of each server, but the servers serve TLS at another port. So only the
-// hosts are compared.
+// The list of members has one port of each server, and TLS is served at another one. So only the hosts are
+// compared.
 func TestServersWithTLSAreComparedByTheirHosts(t *testing.T) {
 	const config = "server.1=127.0.0.1:2888:3888;127.0.0.1:2181\nserver.2=127.0.0.2:2888:3888;127.0.0.2:2181\n"
 	end := time.Now().Add(time.Hour)

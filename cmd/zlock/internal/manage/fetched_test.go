@@ -65,7 +65,7 @@ func TestSnapshotWithoutADigest(t *testing.T) {
 		err = w.Close(5)
 	}
 	must.OK(t, err)
-	const digest = 8 + 4 + 8 + 8 + 5 // the digest and its seal
+	const digest = 8 + 4 + 8 + 8 + 5 // zxid, version and digest, then the checksum and the end mark of this part
 	for _, without := range []int{0, digest} {
 		got := fetched{format: "zookeeper"}
 		err := got.copy(io.Discard, bytes.NewReader(whole.Bytes()[:whole.Len()-without]))

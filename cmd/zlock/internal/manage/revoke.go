@@ -47,7 +47,7 @@ not released within --wait.`,
 	}
 }
 
-// me() returns the name of this user that a revoked holder sees.
+// me() returns the name of this user, as the holder of a revoked lock sees it.
 func me() string {
 	host, _ := os.Hostname()
 	if u, err := user.Current(); err == nil && u.Username != "" {

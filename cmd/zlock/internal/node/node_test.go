@@ -110,7 +110,7 @@ func TestShellSaysWhatZkCliSays(t *testing.T) {
 		s.Line(t.Context(), cmd)
 		said, events := zkCliSays(wantOut)
 		got := ""
-		// The event may come at any time.
+		// The events may come before or after the answer, so wait for them.
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 			got += out.take()
 			if strings.Count(got, "WATCHER::") >= len(events) || time.Now().After(end) {

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// environ returns the environment for COMMAND: zlock's own, and variables that describe the locks and the
-// numbers of its permits.
+// environ returns the environment for COMMAND: zlock's own, and variables that describe the locks and have
+// the numbers of the permits.
 func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
 	var ours []string // variables that describe the locks, as NAME=VALUE
 	set := func(name, value string) { ours = append(ours, name+"="+value) }

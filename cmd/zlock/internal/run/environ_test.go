@@ -16,7 +16,7 @@ func TestAncestorHolds(t *testing.T) {
 	}{
 		{word("", good), "", "/a b", true},
 		{word("/root", good), "/root", "/a b", true},
-		{word("/root", good), "", "/root/a b", true}, // the path names the same node
+		{word("/root", good), "", "/root/a b", true}, // without a chroot, this path is the same node
 		{word("/root", good), "", "/a b", false},
 		{word("", good), "/root", "/a b", false},
 		{"", "", "/a b", false},

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// If a ticket ends while the machine sleeps or its host pauses it, COMMAND ends before the next request is
-// due, although no timer has run.
+// While the machine sleeps, or its host pauses it, the ticket ends. No timer has run in that time. zlock
+// must notice it from its clocks, and end COMMAND without waiting for the next renewal.
 func TestTicketEndsWhileTheMachineSleeps(t *testing.T) {
 	for name, sleep := range map[string]func(*reading){
 		"the machine sleeps": func(r *reading) { r.boot += time.Hour },

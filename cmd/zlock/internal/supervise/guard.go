@@ -46,7 +46,7 @@ type news struct {
 	Ended   bool
 	Status  syscall.WaitStatus // set if Ended is true
 	Alone   bool               // the guard's last child has ended, so COMMAND has left none running
-	Signal  syscall.Signal     // a process sent this signal to the guard, and means zlock: COMMAND's parent
+	Signal  syscall.Signal     // a process sent this to COMMAND's parent, the guard, and means zlock
 	Bereft  bool               // not from the guard: zlock notes here that the guard died before COMMAND
 }
 

@@ -66,8 +66,8 @@ func TestGuardThatDoesNotReadHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A guard that finds zlock dead first reads the remaining orders. If one of them dismisses the guard, the
-// guard does not carry out the will.
+// zlock gives its guard a will: what the guard must do after zlock's death. A guard that finds zlock dead
+// first reads the remaining orders. If one of them dismisses the guard, it does not carry out the will.
 func TestGuardThatIsDismissedLeavesTheWill(t *testing.T) {
 	w := &watchman{will: []byte("will"), carryOut: func([]byte) error {
 		t.Error("the will of a zlock that has dismissed its guard is carried out")
@@ -80,7 +80,7 @@ func TestGuardThatIsDismissedLeavesTheWill(t *testing.T) {
 	must.OK(t, w.serve(orders, nil))
 }
 
-// A guard that was not dismissed carries out zlock's will.
+// A guard that was not dismissed carries out zlock's will after zlock's death.
 func TestGuardCarriesOutTheWill(t *testing.T) {
 	got := ""
 	w := &watchman{carryOut: func(will []byte) error {
@@ -94,7 +94,7 @@ func TestGuardCarriesOutTheWill(t *testing.T) {
 	expect.Equal(t, got, "will", "carried out")
 }
 
-// If a guard dies before it reports that COMMAND runs, zlock ends COMMAND. The lock moves only after that.
+// If a guard dies before it reports that COMMAND runs, zlock ends COMMAND, and only then gives the lock back.
 func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
 	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
@@ -117,7 +117,7 @@ func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
 	expect.Equal(t, ended.Signal(), syscall.SIGKILL, "it was ended by")
 }
 
-// A process that has got the number of an ended process does not receive signals for the ended one.
+// A new process may get the number of an ended one. It must not get signals that are for the ended one.
 func TestSignalIsForOneProcess(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	must.OK(t, cmd.Start())

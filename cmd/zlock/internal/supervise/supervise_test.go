@@ -52,8 +52,8 @@ func TestWatchman(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// The system ends COMMAND together with the guard, so only a process that COMMAND has started shows what
-			// the guard itself does.
+			// When the guard ends, the system ends COMMAND, too. So only a child of COMMAND shows what the
+			// guard itself has done.
 			file := filepath.Join(t.TempDir(), "pid")
 			script := `(trap "" TERM; while :; do sleep .02; done) & echo $! >"$1.new"; mv "$1.new" "$1"
 trap "" TERM; while :; do sleep .02; done`
@@ -83,8 +83,8 @@ trap "" TERM; while :; do sleep .02; done`
 	}
 }
 
-// If this process closes a file while the guard starts, the guard's end of the socket must stay open. The
-// system may give the number of the closed file to a descriptor that the start needs.
+// While the guard starts, this process closes files. The system may use the number of a closed file again,
+// for a descriptor of the start. Even then the guard's end of the socket must stay open.
 func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -119,14 +119,14 @@ func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
 	<-stopped
 }
 
-// A terminal may send a signal before COMMAND has joined the group. This signal may arrive late, and still
-// ends COMMAND. The terminal itself sends later signals to COMMAND.
+// A terminal may send a signal before COMMAND has joined the process group. zlock then passes the signal on,
+// even if zlock gets it late. Later signals come to COMMAND from the terminal itself.
 func TestLateSignalOfTheStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		ran  time.Duration
 		want syscall.Signal
-	}{ // in the first case the signal is early, in the second one late, however slow the machine is
+	}{ // the signal comes before COMMAND has joined the group, or after; the time `ran` decides
 		{-time.Hour, syscall.SIGINT}, {time.Hour, syscall.SIGTERM},
 	} {
 		cmd := exec.Command("sleep", "1000")
@@ -140,8 +140,8 @@ func TestLateSignalOfTheStart(t *testing.T) {
 	}
 }
 
-// An inner zlock gives its COMMAND a second less than the outer zlock gives the inner one, but at least half
-// of that time.
+// An outer zlock gives an inner one some time to end. The inner zlock gives its own COMMAND a second less
+// than that, but at least half of it.
 func TestGraceWithin(t *testing.T) {
 	t.Parallel()
 	for outer, want := range map[string]string{"5s": "4s", "2s": "1s", "1s": "500ms", "0s": "0s", "": "0s",

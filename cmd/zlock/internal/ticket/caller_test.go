@@ -41,7 +41,8 @@ func TestTicketFileIsMadeAtOnce(t *testing.T) {
 	}
 }
 
-// If the time of a call ends during a request, the error tells what the servers answered before.
+// If the time of a call is over while a request waits for its answer, the error has what the servers answered
+// before.
 func TestLastAnswerIsToldWhenTheTimeEnds(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()

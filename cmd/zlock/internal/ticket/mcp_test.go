@@ -47,7 +47,7 @@ type agent struct {
 	last  int
 }
 
-// runCommandOf runs a command of this package, which asks a server.
+// runCommandOf runs a command of this package with the server at `url`.
 func runCommandOf(c *call.Command, url string, in *os.File, out io.Writer, args ...string) error {
 	flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
 	do := c.Setup(flags)
@@ -58,7 +58,7 @@ func runCommandOf(c *call.Command, url string, in *os.File, out io.Writer, args 
 	return do(&call.Call{App: a, Call: &cli.Call{Args: flags.Args(), Flags: flags}})
 }
 
-// startAgent starts the command as the clients of agents do, on a pair of streams.
+// startAgent runs zlock mcp, with pipes as its input and output, as an agent's client does.
 func startAgent(t *testing.T, url, dir string, more ...string) *agent {
 	t.Helper()
 	stdin, in, err := os.Pipe()
@@ -374,8 +374,8 @@ func TestMCPWithoutInitialize(t *testing.T) {
 	expect.Equal(t, r.Error.Code, rpcBadParams)
 }
 
-// A cancelled wait is not answered, an id may not be used twice, and the end of the input ends a wait. The
-// ticket keeps its place in the queue.
+// A cancelled wait gets no answer. A request with the id of one that still waits is refused. The end of the
+// input ends a wait, but the ticket keeps its place in the queue.
 func TestMCPWaitsEnd(t *testing.T) {
 	i, url := portForTickets(t)
 	a := startAgent(t, url, t.TempDir())
@@ -405,7 +405,7 @@ func TestMCPWaitsEnd(t *testing.T) {
 		err)
 }
 
-// If a server does not answer, a call ends after its patience, and its error names the ticket.
+// If no server answers, a call ends after --timeout, and its error names the ticket.
 func TestMCPWithoutAServer(t *testing.T) {
 	dir := t.TempDir()
 	a := startAgent(t, "http://127.0.0.1:1", dir, "--timeout", "300ms")

@@ -82,8 +82,8 @@ func TestMCPWaitGivesUpWithoutServers(t *testing.T) {
 	})
 }
 
-// If a server hangs, a caller still reaches the other servers, whatever time the caller has. Its next call
-// begins with the server that answered. The wait at all servers together is no longer than the caller wants.
+// If one server hangs, a call still reaches the other servers, however little time it has. The next call
+// begins with the server that answered. One call asks all servers within the time that its caller gives.
 func TestServerThatHangsLeavesTimeForOthers(t *testing.T) {
 	for wait, most := range map[time.Duration]time.Duration{0: 4 * time.Second, 10 * time.Second: 14 * time.Second,
 		5 * time.Second: time.Hour} {

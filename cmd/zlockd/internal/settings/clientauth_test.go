@@ -20,8 +20,8 @@ func (strictRules) CheckRules(rules string) error {
 	return nil
 }
 
-// If a zoo.cfg does not let the server ask clients for certificates, the server refuses settings that need
-// certificates.
+// If a zoo.cfg forbids the server to ask clients for certificates, the server refuses all settings that need
+// clients' certificates.
 func TestCertificatesThatNoClientShows(t *testing.T) {
 	dir := t.TempDir()
 	ca := certs.New(t, dir)

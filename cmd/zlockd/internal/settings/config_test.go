@@ -186,7 +186,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 		}},
 		{"admin port with certificates", base + "admin.forceHttps=true\nadmin.needClientAuth=true\n" +
 			"ssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", nil,
-			func(s *Settings) bool { // one note says when the certificate ends
+			func(s *Settings) bool { // one of the two notes says when the certificate ends
 				return len(s.Notes) == 2 && s.AdminFiles.CA != "" && !s.AdminClear
 			}},
 		{"certificates beside clear text", base + "admin.portUnification=true\nadmin.needClientAuth=true\n" +
@@ -311,7 +311,7 @@ func TestSecretsOfTheFileAreNotKept(t *testing.T) {
 	}
 }
 
-// Secrets are found in each form in which the server accepts a key.
+// Whatever escapes and line ends a zoo.cfg has, the server finds the secrets in it.
 func TestSecretsAreFoundAsTheyAreRead(t *testing.T) {
 	for name, text := range map[string]string{
 		"lines end as on an old Mac":  "a=1\rssl.keyStore.password=hunter2\rb=2\r",

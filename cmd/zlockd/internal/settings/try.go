@@ -22,9 +22,9 @@ func (s *Settings) Try() {
 	s.tryDirectories()
 }
 
-// tryPorts opens each port that asked() accepts, and closes it again. While a server runs on the data
-// directory, tryPorts ignores ports in use, because that server uses them. Before an upgrade, the operator
-// wants to know whether the next start will succeed.
+// tryPorts opens each port that asked() accepts, and closes it again. If a server runs on the data directory,
+// a port in use is no fault, because that server uses it. So an operator can check before an upgrade whether
+// the next start will succeed.
 func (s *Settings) tryPorts(asked func(flag string) bool) {
 	running := !s.Dev && disk.InUse(s.DataDir)
 	if running {
