@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -247,6 +248,44 @@ func TestLockDelayCountsFromTheLoss(t *testing.T) {
 			expect.That(t, tries > 1, "%d tries", tries)
 			unlock(t, got)
 			unlock(t, granted(WithLockDelay(time.Hour))) // no delay: the dead holder's mark is gone
+		})
+	}
+}
+
+// A reader that may not write the lock's directory cannot mark the dead holder, so its client remembers when it
+// found the loss. Tries and short waits get the lock after the delay all the same.
+func TestLockDelayOfReadersWithoutTheRightToWrite(t *testing.T) {
+	t.Parallel()
+	shared(t)
+	const delay = time.Second
+	for name, take := range map[string]func(m *RWMutex) taker{
+		"try":         func(m *RWMutex) taker { return m.TryRLock },
+		"short waits": func(m *RWMutex) taker { return m.RLock },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, o := "/"+strings.ReplaceAll(dir(t)[1:], "/", "-"), observer(t) // o makes no parents
+			acl := append(zk.DigestACL(zk.PermAll, "own", "er"),
+				zk.ACL{Perms: zk.PermRead | zk.PermCreate | zk.PermDelete, Scheme: "world", ID: "anyone"})
+			must.Get(o.Create(d, nil, 0, acl))(t)
+			dying, p := proxied(t, WithAuth("digest", "own:er"))
+			l := lock(t, dying.RWMutex(d, WithLockDelay(delay)).Lock)
+			died := time.Now()
+			expire(t, p)
+			soon(t, "the loss", l.Lost())
+			f, tries := take(dial(t).RWMutex(d, WithLockDelay(delay))), 0
+			eventually(t, "a grant", func() bool {
+				tries++
+				got, err := f(testCtx(t), WithWait(delay/4))
+				if err != nil {
+					must.Is(t, err, ErrNotAcquired)
+					return false
+				}
+				expect.That(t, time.Since(died) >= delay, "granted %v after the loss", time.Since(died))
+				unlock(t, got)
+				return true
+			})
+			expect.That(t, tries > 1, "%d tries", tries)
 		})
 	}
 }

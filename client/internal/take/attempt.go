@@ -27,6 +27,7 @@ type Client struct {
 	owner       recipe.Owner // the part of the record that all nodes of the client share
 	paces       paces
 	localQueues localQueues
+	deaths      deaths
 }
 
 // New returns the parts that the calls of a client share. The nodes of these calls store `owner`. cause()

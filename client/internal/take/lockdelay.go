@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/client/internal/hold"
@@ -80,18 +81,53 @@ func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record)
 	if !rec.Dead {
 		rec.Dead = true
 		err := w.setMark(ctx, dir, rec.Encode())
-		// The reader may not write that the holder is dead, so it measures the delay by its own clock.
+		// The reader may not write that the holder is dead, so its client measures the delay by its own clock.
 		if errors.Is(err, zk.ErrNoAuth) && !w.q.Kind.Exclusive() {
-			if w.deathSeen.IsZero() {
-				w.deathSeen = time.Now()
-			}
-			return delay - time.Since(w.deathSeen), nil
+			return delay - time.Since(w.c.deaths.seen(w.a.dir, *rec.Holder, time.Now())), nil
 		}
 		if err != nil {
 			return 0, err
 		}
 	}
 	return turns.DelayLeft(delay, dir.Stat.Mtime, w.Stat.Ctime, time.Since(w.born)), nil
+}
+
+// deaths remembers when this client first found the holders dead that it may not mark as dead, because it may
+// not write the directory. So the delay counts from there for all calls of the client, tries among them.
+type deaths struct {
+	mu sync.Mutex
+	m  map[string]death // by directory
+}
+
+type death struct {
+	holder string
+	found  time.Time
+}
+
+// maxDeaths bounds the directories of which a client remembers a dead holder.
+const maxDeaths = 1000
+
+// seen() returns when the client first found the holder of a directory dead.
+func (d *deaths) seen(dir, holder string, now time.Time) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known, ok := d.m[dir]; ok && known.holder == holder {
+		return known.found
+	}
+	if d.m == nil {
+		d.m = map[string]death{}
+	}
+	if len(d.m) >= maxDeaths {
+		oldest := ""
+		for at, x := range d.m {
+			if oldest == "" || x.found.Before(d.m[oldest].found) {
+				oldest = at
+			}
+		}
+		delete(d.m, oldest)
+	}
+	d.m[dir] = death{holder, now}
+	return now
 }
 
 // setMark writes the data of the directory if they still have the version in `dir`, and updates `dir`.

@@ -96,12 +96,11 @@ type waiter struct {
 	id   recipe.ID        // id of the waiter's own node
 	self recipe.Contender // the waiter itself, as the name of its node describes it
 
-	asked     session.Reading // a time just before the client asked the server for the place
-	made      uint64          // the number of the connection on which the place was requested
-	waited    bool            // the contender had to wait for another one
-	late      bool            // the grant may have come some time after the request for the place
-	deathSeen time.Time       // lock delay: when a reader that may not write found the last holder dead
-	unmark    []zk.Op         // lock delay: operations that remove this contender's mark from the directory
+	asked  session.Reading // a time just before the client asked the server for the place
+	made   uint64          // the number of the connection on which the place was requested
+	waited bool            // the contender had to wait for another one
+	late   bool            // the grant may have come some time after the request for the place
+	unmark []zk.Op         // lock delay: operations that remove this contender's mark from the directory
 
 	born    time.Time     // when the client learned of its place
 	took    time.Duration // how long the waiter needed to get the place
