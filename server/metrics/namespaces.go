@@ -16,55 +16,116 @@ const (
 	otherNamespaces = "/other" // contains a slash, so no first part of a path is equal to it
 )
 
-// Namespaces collects sizes by the first part of a path. The zero value is ready. To look a name up takes no
-// lock; to add one, the map is copied.
+// A name keeps its place while requests come for it. After `quiet` without one, a new name may take the place.
+const (
+	quiet      = 10 * time.Minute
+	looksApart = time.Minute // the time between two looks for a quiet name, while new names come
+)
+
+// Namespaces collects sizes by the first part of a path. The zero value is ready. Looking up a name needs no
+// lock. Adding a new name copies the map.
 type Namespaces struct {
-	mu sync.Mutex // held while a name is added
-	m  atomic.Pointer[map[string]*Recorder]
+	mu     sync.Mutex // held while a name is added
+	m      atomic.Pointer[map[string]*Recorder]
+	counts map[string]seenCount // what the last look for quiet names found
+	next   atomic.Int64         // Unix time in ns of the next such look
 }
 
-// Observe records a number of bytes for a path. The root belongs to no namespace.
-func (n *Namespaces) Observe(path string, bytes int64) {
+// seenCount is how many sizes a name had, and since when it has had no more.
+type seenCount struct {
+	count int64
+	since time.Time
+}
+
+// nameOf returns the name under which a path is counted. The root belongs to no namespace: its name is "".
+func nameOf(path string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	if name == "" {
-		return
-	}
 	if len(name) > maxNamespace {
-		name = otherNamespaces
+		return otherNamespaces
 	}
-	if m := n.m.Load(); m != nil {
-		r := (*m)[name]
-		if r == nil && len(*m) >= maxNamespaces-1 {
-			r = (*m)[otherNamespaces]
-		}
-		if r != nil {
-			r.Observe(bytes)
-			return
-		}
-	}
-	n.add(name).Observe(bytes)
+	return name
 }
 
-func (n *Namespaces) add(name string) *Recorder {
-	// Names that look the same as a label must share one count: Prometheus refuses two samples with one label.
+// Observe records a number of bytes for a path. Only requests that succeed may call it: a client without
+// rights must not take places by naming paths.
+func (n *Namespaces) Observe(path string, bytes int64) {
+	if name := nameOf(path); name != "" && !n.known(name, bytes, time.Now) {
+		n.add(name, time.Now()).Observe(bytes)
+	}
+}
+
+// ObserveKnown records a number of bytes for a path before it is known whether the request succeeds. It
+// returns false, and records nothing, if the name may get a place of its own: then Observe must follow, once
+// the request has succeeded.
+func (n *Namespaces) ObserveKnown(path string, bytes int64) bool {
+	name := nameOf(path)
+	return name == "" || n.known(name, bytes, time.Now)
+}
+
+// known() records a number of bytes for a name that has a place, or that cannot have one now.
+func (n *Namespaces) known(name string, bytes int64, now func() time.Time) bool {
+	m := n.m.Load()
+	if m == nil {
+		return false
+	}
+	r := (*m)[name]
+	if r == nil && len(*m) >= maxNamespaces-1 && now().UnixNano() < n.next.Load() {
+		r = (*m)[otherNamespaces]
+	}
+	if r == nil {
+		return false
+	}
+	r.Observe(bytes)
+	return true
+}
+
+// add() returns the recorder for a name that has had none.
+func (n *Namespaces) add(name string, now time.Time) *Recorder {
+	// Two names with the same label must have one count, because Prometheus refuses two samples with the same
+	// label.
 	name = strings.ToValidUTF8(name, "\uFFFD")
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	old := map[string]*Recorder{}
+	all := map[string]*Recorder{}
 	if p := n.m.Load(); p != nil {
-		old = *p
+		all = maps.Clone(*p)
 	}
-	if len(old) >= maxNamespaces-1 {
-		name = otherNamespaces
+	if all[name] == nil && name != otherNamespaces && len(all) >= maxNamespaces-1 {
+		if gone := n.quietName(all, now); gone != "" {
+			delete(all, gone)
+			delete(n.counts, gone)
+		} else {
+			n.next.Store(now.Add(looksApart).UnixNano())
+			name = otherNamespaces
+		}
 	}
-	if r := old[name]; r != nil {
+	if r := all[name]; r != nil {
 		return r
 	}
-	fresh := maps.Clone(old)
 	r := new(Recorder)
-	fresh[strings.Clone(name)] = r
-	n.m.Store(&fresh)
+	all[strings.Clone(name)] = r
+	n.m.Store(&all)
 	return r
+}
+
+// quietName returns the name that has had no request for the longest time, if that is at least `quiet`.
+func (n *Namespaces) quietName(all map[string]*Recorder, now time.Time) (found string) {
+	if n.counts == nil {
+		n.counts = map[string]seenCount{}
+	}
+	longest := now.Add(-quiet)
+	for name, r := range all {
+		count := r.count.Load()
+		seen, ok := n.counts[name]
+		switch {
+		case name == otherNamespaces:
+		case !ok || seen.count != count:
+			n.counts[name] = seenCount{count, now}
+		case !seen.since.After(longest):
+			found, longest = name, seen.since
+		}
+	}
+	return found
 }
 
 // Values returns the recorded sizes of each name.
@@ -88,4 +149,6 @@ func (n *Namespaces) Reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.m.Store(nil)
+	n.counts = nil
+	n.next.Store(0)
 }

@@ -144,13 +144,53 @@ func TestNamespacesAreBounded(t *testing.T) {
 	}
 	// A reset frees the places of all names.
 	n.Reset()
-	expect.Equal(t, len(n.Values(at)), 0, "names behind a reset")
+	expect.Equal(t, len(n.Values(at)), 0, "names after a reset")
 	n.Observe("/fresh/x", 7)
 	got = n.Values(at)
 	if expect.Equal(t, len(got), 1, "length of got %v", got) {
 		expect.Equal(t, got["fresh"].Count, 1, "count")
 		expect.Equal(t, got["fresh"].Sum, 7, "sum")
 	}
+}
+
+// A name that has had no request for ten minutes gives its place to a new one. Names with requests keep theirs,
+// however many new names come.
+func TestQuietNamespacesGiveTheirPlacesUp(t *testing.T) {
+	var n Namespaces
+	observe := func(path string, now time.Time) {
+		if name := nameOf(path); !n.known(name, 1, func() time.Time { return now }) {
+			n.add(name, now).Observe(1)
+		}
+	}
+	for i := range maxNamespaces {
+		observe(fmt.Sprintf("/made-up%d/x", i), at)
+	}
+	for minute := range 15 {
+		now := at.Add(time.Duration(minute) * time.Minute)
+		for i := range maxNamespaces - 2 { // one of the names has no further request
+			observe(fmt.Sprintf("/made-up%d/x", i), now)
+		}
+		observe("/app/x", now)
+		_, has := n.Values(now)["app"]
+		expect.Equal(t, has, minute >= 10, "the new name has a place after %d minutes", minute)
+	}
+	got := n.Values(at)
+	expect.Equal(t, len(got), maxNamespaces, "names: %v", got)
+	_, still := got["made-up30"]
+	expect.That(t, !still, "the quiet name still has its place")
+}
+
+// The name of a request that may yet fail takes no place.
+func TestNamesOfFailedRequestsTakeNoPlace(t *testing.T) {
+	var n Namespaces
+	expect.That(t, !n.ObserveKnown("/x/y", 5), "an unknown name counts before its request has succeeded")
+	expect.Equal(t, len(n.Values(at)), 0, "names before a request has succeeded")
+	n.Observe("/x/y", 5)
+	expect.That(t, n.ObserveKnown("/x/z", 7), "a known name does not count")
+	expect.That(t, n.ObserveKnown("/", 7), "the root is expected to count later")
+	got := n.Values(at)
+	expect.Equal(t, got["x"].Count, 2, "count")
+	expect.Equal(t, len(got), 1, "names: %v", got)
 }
 
 func BenchmarkObserve(b *testing.B) {

@@ -56,6 +56,9 @@ func (c *Conn) readAnswered(xid int32, op jute.OpCode, zxid int64, code jute.Err
 func (c *Conn) applied(p outbox.Pending, out *state.Outcome) {
 	now := c.shared.batchTime(out)
 	c.count(p, out, now)
+	if p.First != nil && out.Code == jute.OK {
+		c.shared.Metrics.Writes.Observe(p.First.Path, p.First.Bytes)
+	}
 	c.followApplied(p, out, now)
 }
 

@@ -123,17 +123,27 @@ func (p proposed) Propose(state.Request, state.Waiter) error {
 	return nil
 }
 
-// The server counts a write before it proposes the write. A client that has the answer therefore finds the
-// write counted.
+// A client that has the answer to a write finds the write counted. The size of a write below a name with
+// figures of its own is counted before the write is proposed. Another name gets figures by a write that
+// succeeds, and a refused write gives it none.
 func TestWriteIsCountedBeforeItsAnswer(t *testing.T) {
 	s, c := quiet(t, options.Options{})
-	counted := uint64(0)
-	c.replica = proposed{still{state.New("test")}, func() {
+	count := func() uint64 {
 		status := &report.Status{Now: time.Now()}
 		status.Fill(&s.Metrics, report.NeedMetrics)
-		counted = uint64(status.Keyed["write_per_namespace"]["first"].Count)
-	}}
-	proposes := c.writeOp(1, jute.OpCreate, wire.Create("/first", nil, jute.WorldAnyone, 0))
-	must.That(t, proposes, "it is not handed on")
-	expect.Equal(t, counted, 1, "writes counted when the request is handed on")
+		return uint64(status.Keyed["write_per_namespace"]["first"].Count)
+	}
+	proposes, counted := 0, uint64(0)
+	c.replica = proposed{still{state.New("test")}, func() { proposes, counted = proposes+1, count() }}
+	write := func() { c.writeOp(1, jute.OpCreate, wire.Create("/first/a", nil, jute.WorldAnyone, 0)) }
+	write()
+	c.Done(&state.Outcome{Code: jute.NoAuth}, state.New("test"))
+	expect.Equal(t, count(), 0, "writes counted after a refusal")
+	write()
+	expect.Equal(t, counted, 0, "writes counted when the first one is proposed")
+	c.Done(&state.Outcome{Code: jute.OK}, state.New("test"))
+	expect.Equal(t, count(), 1, "writes counted after the first that succeeds")
+	write()
+	expect.Equal(t, counted, 2, "writes counted when the next one is proposed")
+	expect.Equal(t, proposes, 3, "proposed writes")
 }

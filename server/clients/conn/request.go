@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -124,13 +125,16 @@ func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 		return false
 	}
 	est -= int64(request.WriteSteps + len(body)/request.DecodeBytes)
-	if op != jute.OpMulti { // count here, before the answer: a client that has it may look at the metrics
+	p := outbox.Pending{Xid: xid, Op: op, At: c.reader.arrived, Est: est, Long: len(body) > parkedAnswer}
+	if op != jute.OpMulti {
 		d := jute.NewDecoder(body)
 		path, _ := d.String()
-		c.shared.Metrics.Writes.Observe(path, int64(len(body)))
+		// A name gets a place among the sizes only by a write that succeeds: see applied().
+		if size := int64(len(body)); !c.shared.Metrics.Writes.ObserveKnown(path, size) {
+			p.First = &outbox.FirstSize{Path: strings.Clone(path), Bytes: size}
+		}
 	}
-	return c.propose(outbox.Pending{Xid: xid, Op: op, At: c.reader.arrived, Est: est,
-		Long: len(body) > parkedAnswer}, r)
+	return c.propose(p, r)
 }
 
 // mayOnlyRead answers a request that a read-only session may not make. Such a session has no leader.

@@ -54,6 +54,13 @@ type Pending struct {
 	Parked []byte        // the frame of a parked read; nil: the request was proposed
 
 	Followed *observe.Request // nil: no log records the request
+	First    *FirstSize       // a write whose size is counted if it succeeds; nil: its size is counted already
+}
+
+// FirstSize is the size of a write below a name that has no figures of its own yet.
+type FirstSize struct {
+	Path  string
+	Bytes int64
 }
 
 // Outbox holds the bytes that wait for one client, and the requests that wait for replies. The connection's
