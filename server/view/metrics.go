@@ -135,7 +135,7 @@ func (v *View) Measure(st *report.Status) {
 		return max(0, float64(now-since)/float64(time.Second/time.Millisecond))
 	}
 	st.Measure("lock_suspected_deadlocks", "Sets of sessions or tasks that seem to wait for each other.",
-		float64(s.WaitGraph().CycleCount))
+		float64(s.Suspected()))
 	st.Measure("locks_held_twice", "Locks held at once by programs that do not see each other.",
 		float64(s.Twice))
 	st.Measure("lock_holds_over_limit", "Holders that stay although their maximum hold is over.",

@@ -146,7 +146,7 @@ func (v *View) overview(ctx context.Context, q *ask.Query) (any, error) {
 			}
 			a.Waiters += waiting(q)
 		}
-		a.Suspected = scan.WaitGraph().CycleCount
+		a.Suspected = scan.Suspected()
 		a.Twice, a.Over = scan.Twice, scan.Over
 	}
 	return a, nil

@@ -18,6 +18,13 @@ func Graph(list []recipe.Queue) *recipe.Graph {
 	return d.g
 }
 
+// Cycles returns the CycleCount of the graph of the given locks. It describes no edge and no party.
+func Cycles(list []recipe.Queue) int {
+	w := newSearch(list)
+	w.findCycles()
+	return w.cycles
+}
+
 // describer builds a Graph from the waits that fit into its bounds.
 type describer struct {
 	*search

@@ -76,6 +76,7 @@ func TestAGraphCountsTheCyclesThatItLeavesOut(t *testing.T) {
 	}
 	g := Graph(list)
 	expect.Equal(t, g.CycleCount, pairs, "cycles counted")
+	expect.Equal(t, Cycles(list), pairs, "cycles counted without a graph")
 	expect.Equal(t, len(g.Cycles), maxCycles, "cycles described")
 	expect.Equal(t, g.EdgeCount, 2*pairs, "edges counted")
 	for i := range g.Cycles {

@@ -74,6 +74,8 @@ type Scan struct {
 
 	Troubles
 	graph, listedGraph lazyGraph
+	search             sync.Once // sets noCycle
+	noCycle            bool      // no contenders wait for each other
 	by                 *Looker
 }
 
@@ -90,6 +92,16 @@ func (g *lazyGraph) of(l *Looker, locks []recipe.Queue) *recipe.Graph {
 
 // WaitGraph returns the wait graph of all locks.
 func (s *Scan) WaitGraph() *recipe.Graph { return s.graph.of(s.by, s.Locks) }
+
+// Suspected returns the number of suspected deadlocks. It describes the waits only if there may be one, so
+// that metrics cost little in the ordinary case.
+func (s *Scan) Suspected() int {
+	s.search.Do(func() { s.noCycle = waits.Cycles(s.Locks) == 0 })
+	if s.noCycle {
+		return 0
+	}
+	return s.WaitGraph().CycleCount
+}
 
 // Seen returns what an answer may show: the locks, a function that returns their wait graph, and the number
 // of locks that are left out. If `all` is true, it leaves out none.
