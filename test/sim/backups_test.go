@@ -47,7 +47,8 @@ func (s *slowly) Write(b []byte) (int, error) {
 // history checker judges what the backup holds. takeBackup itself checks that the backup can be read, and
 // compares its digest with the servers that are at its zxid.
 func (c *cluster) takeBackup(i *server.Instance, id uint32, slow time.Duration) *backedUp {
-	h := &backup.Handler{Source: func() backup.Source { return noting{i.Node(), c} }, Log: logger(id),
+	beside := map[uint32]uint64{}
+	h := &backup.Handler{Source: func() backup.Source { return noting{i.Node(), c, beside} }, Log: logger(id),
 		Authorize: func(string, string) bool { return true }}
 	ask := httptest.NewRequest(http.MethodGet, "/commands/snapshot?format=zlockd", nil)
 	ask.Header.Set("Authorization", "digest super:test")
@@ -67,8 +68,12 @@ func (c *cluster) takeBackup(i *server.Instance, id uint32, slow time.Duration) 
 	if told := out.Header().Get("last_zxid"); told != fmt.Sprintf("0x%x", b.Zxid) {
 		c.t.Errorf("G6: a backup of server %d has zxid 0x%x, and was announced with %s", id, b.Zxid, told)
 	}
-	c.rec.Add(history.Record{Digest: &history.Digest{Server: "backup " + b.Server, Zxid: b.Zxid,
-		Sum: b.state.Digest()}})
+	for other, sum := range beside {
+		if is := b.state.Tree().Digest(); is != sum {
+			c.t.Errorf("G26: a backup of server %d has the digest %016x of nodes at zxid 0x%x, and server %d %016x",
+				id, is, b.Zxid, other, sum)
+		}
+	}
 	b.state.Tree().Walk(func(path string, n tree.Info) bool {
 		if path == Root || strings.HasPrefix(path, Root+"/") {
 			b.Nodes = append(b.Nodes, history.BackupNode{Path: path, Stat: n.Stat, Data: n.Data, ACL: n.ACL})
@@ -86,11 +91,13 @@ type backedUp struct {
 	state *state.State
 }
 
-// noting is a server that gives a backup. At that moment it notes the digests of all servers that are at the
-// zxid of the backup.
+// noting is a server that gives a backup. At that moment it notes the digests of the nodes of all servers that
+// are at the zxid of the backup. The digest of a whole state also counts sessions that were attached, and an
+// attach changes no zxid, so two servers can differ in it.
 type noting struct {
 	*raftfsm.Node
-	c *cluster
+	c      *cluster
+	beside map[uint32]uint64 // by server
 }
 
 func (n noting) Backup(ctx context.Context) (*apply.Backup, error) {
@@ -102,8 +109,7 @@ func (n noting) Backup(ctx context.Context) (*apply.Backup, error) {
 		if i := n.c.server(id); i != nil {
 			i.Node().View(func(s *state.State) {
 				if s.Zxid() == b.Zxid {
-					n.c.rec.Add(history.Record{Digest: &history.Digest{Server: fmt.Sprint(id), Zxid: b.Zxid,
-						Sum: s.Digest()}})
+					n.beside[id] = s.Tree().Digest()
 				}
 			})
 		}
