@@ -134,7 +134,8 @@ func TestGitHubActions(t *testing.T) {
 		"reason": "deploy of $(date) 'web' & more", "wait": "0"}
 	output := must.Get(one.action("take", inputs))(t)
 	token := must.Get(strconv.ParseInt(strings.TrimSpace(strings.TrimPrefix(output, "token=")), 10, 64))(t)
-	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); { // longer than a ticket's own timeout
+	// This is longer than the ticket lasts if it is not renewed.
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
 		_, err := two.action("take", inputs)
 		must.Fails(t, err, "a second job holds too")
 		time.Sleep(500 * time.Millisecond)

@@ -226,7 +226,7 @@ func TestServerJoinsOneInMemory(t *testing.T) {
 func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
-	for _, asked := range []int{c.mustLead(), c.mustLead()%3 + 1} { // the leader, and a follower
+	for _, asked := range []int{c.mustLead(), c.mustLead()%3 + 1} { // ask the leader, then a follower
 		for _, test := range []struct {
 			change change.Change
 			want   string

@@ -29,7 +29,7 @@ func (c *trio) create(id int, path string) {
 		s := openSession(c.t, c.nodes[id], 30000).Session
 		o := served(c.t, c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 			Body: createBody(path, 0)})
-		if o.Unknown { // on a busy machine the server may have lost its leader
+		if o.Unknown { // on a busy machine the server may lose its leader: try again
 			again = true
 			return false
 		}
@@ -59,7 +59,7 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	o := c.opts[2]
 	o.Logger = quietLog(t, 2)
-	o.Waiting = func(what string) { // the server waits until it is replaced
+	o.Waiting = func(what string) { // the server does not start: it waits until it is replaced
 		if strings.Contains(what, "zlock member replace 2") {
 			cancel()
 		}

@@ -99,7 +99,7 @@ func TestEntriesAreMeasured(t *testing.T) {
 	body := createBody("/measured", 0)
 	before := m.count("waiting")
 	c := &call{make(chan state.Outcome, 1)}
-	n.View(func(*state.State) { // the lock keeps the entry from being applied
+	n.View(func(*state.State) { // while the state is locked, the entry cannot be applied
 		must.OK(t, n.Propose(state.Request{Session: a.s.Session.ID, Gen: a.s.Session.Gen, Op: jute.OpCreate,
 			Body: body}, c))
 		eventually(t, "the entry is measured as proposed", func() bool { return m.count("waiting") > before })

@@ -215,7 +215,7 @@ func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	})
 	net.set(blind, 4, syscall.ECONNREFUSED)
 	want := fmt.Sprintf("server %d does not reach server 4 at %s, as every member must", blind, peers[4])
-	eventually(t, "one member does not reach it", func() bool { // a member may answer too late
+	eventually(t, "one member does not reach it", func() bool { // tried again: a member may answer too late
 		_, err := c.nodes[lead].Probe(t.Context(), 4, peers[4])
 		return err != nil && strings.Contains(err.Error(), want)
 	})
@@ -345,7 +345,7 @@ func TestServersThatAProbeFinds(t *testing.T) {
 		must.Fails(t, err)
 		expect.Has(t, err.Error(), c.want)
 	}
-	eventually(t, "it finds itself", func() bool { // a busy machine may answer too late
+	eventually(t, "it finds itself", func() bool { // tried again: a busy machine may answer too late
 		found, err := n.Probe(t.Context(), 1, n.PeerAddr())
 		return err == nil && found.Known && found.At == n.PeerAddr() && found.Applied > 0 && found.Waits == ""
 	})

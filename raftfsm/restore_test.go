@@ -195,7 +195,7 @@ func TestRestoreAndServersThatCome(t *testing.T) {
 	resets := c.resets()
 	made, err := c.nodes[lead].Restore(t.Context(), most(backup, func() {
 		stop(t, c.nodes[away])
-		c.start(away) // reads half a backup from its log
+		c.start(away) // its log has half of the backup
 		eventually(t, "it serves", c.seen[away].serving.Load)
 		stop(t, c.nodes[away])
 	}), int64(len(backup)), false)

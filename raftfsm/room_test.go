@@ -188,7 +188,7 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	a := newAsker(t, n)
 	must.Equal(t, a.create("/a"), jute.OK)
 	data := strings.Repeat("x", size)
-	for range 200 { // 50 MiB
+	for range 200 { // 50 MiB in all
 		must.Equal(t, a.set("/a", data), jute.OK)
 	}
 	// A snapshot cuts the log, by whole segments.
@@ -237,7 +237,7 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	for id := 1; id <= 3; id++ {
 		b := newAsker(t, c.nodes[id])
 		from := leader.raft.LastIndex()
-		for range 50 { // 12.5 MiB
+		for range 50 { // 12.5 MiB in all
 			must.Equal(t, b.set("/a", big), jute.Throttled, "a large node overwritten on a low disk")
 		}
 		n := grown(from)

@@ -84,7 +84,8 @@ func TestReadOnlyMode(t *testing.T) {
 		call(jute.NotReadOnly, jute.OpSync, wire.Body{}.Str("/a2"))
 		call(jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
 		if name == "attached" {
-			call(jute.NotReadOnly, jute.OpCloseSession, nil) // the session may continue at another server
+			// The server must not end the session, which may go on at another server.
+			call(jute.NotReadOnly, jute.OpCloseSession, nil)
 		}
 	}
 
@@ -228,7 +229,7 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	for _, name := range []string{"clients", "peers"} {
 		expect.That(t, ends(name), "no notice of the certificate for %s: %q", name, i.Status(0).Notices)
 	}
-	now = &tls.Config{Certificates: []tls.Certificate{second}} // renewed
+	now = &tls.Config{Certificates: []tls.Certificate{second}} // the clients' certificate was renewed
 	expect.That(t, !ends("clients"), "a notice of the renewed certificate: %q", i.Status(0).Notices)
 	expect.That(t, ends("peers"), "no notice of the other certificate: %q", i.Status(0).Notices)
 	list := i.certificates()

@@ -65,7 +65,7 @@ func TestLastMajorityIsTold(t *testing.T) {
 				m.Applied = applied
 				s.Members = append(s.Members, m)
 			}
-			s.Members = append(s.Members, status.Member{ID: 9}) // an observer that does not run
+			s.Members = append(s.Members, status.Member{ID: 9}) // an observer that does not run must not count
 			expect.Equal(t, lossNotice(s), tc.want)
 		})
 	}

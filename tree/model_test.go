@@ -156,7 +156,7 @@ func (r *run) apply(a, b, m *tree.Change) bool {
 	if !bytes.Equal(body, input) {
 		r.fail("%v changed its body", op)
 	}
-	for i := range body { // the tree must not share memory with the request
+	for i := range body { // overwrite the request, because the tree must not share its memory
 		body[i] = '#'
 	}
 	return changed

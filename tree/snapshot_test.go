@@ -234,7 +234,7 @@ func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 			}
 			mu.Lock()
 			w.step()
-			if i%3 == 0 { // deletes here and there in the large directory
+			if i%3 == 0 { // deletes that are scattered over the large directory
 				w.zxid++
 				w.tree.Apply(&tree.Change{Zxid: w.zxid}, jute.OpDelete, pathVersion(fmt.Sprintf("/big%d", i*7%2000)), nil)
 			}

@@ -265,7 +265,7 @@ func TestWhatIsAskedAgain(t *testing.T) {
 								case op == jute.OpCloseSession:
 									return reply(xid, jute.OK, 0, nil)
 								case asked.Add(1) == 1:
-									return nil // the connection ends
+									return nil // send no answer, and end the connection
 								}
 								return reply(xid, jute.BadArguments, 0, nil)
 							})
@@ -301,7 +301,7 @@ func TestReadGivenUpIsNotAskedAgain(t *testing.T) {
 						serve(conn, func(xid int32, op jute.OpCode) []byte {
 							if op == jute.OpSync {
 								asked.Add(1)
-								conn.Read(make([]byte, 1)) // until the client ends the connection
+								conn.Read(make([]byte, 1)) // returns when the client ends the connection
 								return nil
 							}
 							return reply(xid, jute.OK, 0, nil)

@@ -140,7 +140,7 @@ func TestLengthsOfAHandshake(t *testing.T) {
 				return
 			}
 			conn.Write(answer)
-			conn.Read(make([]byte, 1)) // until the client closes the connection
+			conn.Read(make([]byte, 1)) // returns when the client closes the connection
 		}), zk.Options{Timeout: 20 * time.Second, OnTrouble: func(_ string, err error) {
 			select {
 			case told <- err:

@@ -35,7 +35,7 @@ func TestGivenUpSubscriptionTakesNoEventsFromOthers(t *testing.T) {
 				if watches++; watches > 1 {
 					<-hold
 				}
-			case jute.OpSync: // a recursive watch reports the new child, not the changed list
+			case jute.OpSync: // the server has only the recursive watch, which reports the new child
 				event = jute.AppendEventFrame(nil, 2, jute.EventCreated, "/s/a")
 			}
 			return append(event, reply(xid, jute.OK, 0, nil)...)

@@ -195,7 +195,7 @@ func TestManyUnansweredBytesAreWrittenBeside(t *testing.T) {
 		expect.Is(t, err, ErrBadVersion)
 		_, err = small.Wait(t.Context())
 		expect.Is(t, err, ErrBadVersion)
-		synctest.Wait() // the goroutine that wrote the requests has ended
+		synctest.Wait() // until the goroutine that wrote the requests has ended
 		done := send(&newGet("", "/c", noWatch).call)
 		<-g.began
 		expect.That(t, !closed(done), "a request does not wait to be written, with nothing unanswered")
@@ -306,7 +306,7 @@ func TestReadGivenUpBetweenTwoTries(t *testing.T) {
 		for _, leaves := range []bool{false, true} {
 			done := beside(func() {
 				if leaves {
-					time.Sleep(time.Minute) // the read is sent again after its pause
+					time.Sleep(time.Minute) // until the pause before the next try of the read is over
 				} else {
 					c.submit(false, &r.call)
 				}

@@ -18,12 +18,12 @@ import (
 // A server that keeps sending is not silent. It may be in the middle of a long answer, or it may begin each
 // answer before the client has read the one before.
 func TestServerThatSendsWithoutAPauseIsNotSilent(t *testing.T) {
-	const size, pieces = 60_000, 30 // a piece each second, and a timeout of 10 s
+	const size, pieces = 60_000, 30 // one piece comes each second, and the session timeout is 10 s
 	answer := jute.AppendInt(nil, size)
 	answer = append(answer, make([]byte, size+68)...)
 	long := reply(1, jute.OK, int32(len(answer)), answer)
 	ping := reply(jute.XidPing, jute.OK, 0, nil)
-	pings := bytes.Repeat(ping, pieces)[len(ping)/2:] // the end of each piece is half a ping
+	pings := bytes.Repeat(ping, pieces)[len(ping)/2:] // each piece ends in the middle of a ping
 	for name, sent := range map[string][]byte{"many answers": pings, "a long answer": long} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestServerThatSendsWithoutAPauseIsNotSilent(t *testing.T) {
 				}
 				expect.Equal(t, dials.Load(), 1, "connections")
 				quit(c)
-				time.Sleep(time.Minute) // gives the server time to notice the end
+				time.Sleep(time.Minute) // time for the server to notice the end
 			})
 		})
 	}

@@ -204,7 +204,7 @@ func TestContextEnds(t *testing.T) {
 		is(t, err, context.Canceled)
 		is(t, err, zk.ErrUncertain)
 		hold.Release()
-		if st := must.Get(set.Wait(ctx))(t); st.Version != 1 { // Wait() may be called again
+		if st := must.Get(set.Wait(ctx))(t); st.Version != 1 { // a second Wait() returns the same answer
 			t.Fatalf("version %d", st.Version)
 		}
 
@@ -607,7 +607,7 @@ func TestEveryCallTellsOfARefusal(t *testing.T) {
 		rule.Remove()
 		lost := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSync, Nth: 1,
 			Do: faultproxy.CutBefore})
-		is(t, c.Confirm(ctx), zk.ErrConnectionLost) // the Conn does not ask again by itself
+		is(t, c.Confirm(ctx), zk.ErrConnectionLost) // Confirm is not repeated on the next connection
 		soon(t, "the cut", lost.Acted())
 		must.OK(t, c.Confirm(ctx))
 	})

@@ -19,7 +19,7 @@ func TestWatches(t *testing.T) {
 		must.That(t, st == nil, "%+v, %+v", st, w.Event())
 		must.Equal(t, w.Event(), zk.Event{}, "event")
 		node(t, c, "/w", "")
-		select { // the event must have come before the answer
+		select { // the answer is there, so the event must have come already
 		case <-w.Fired():
 		default:
 			t.Fatal("the watch must fire before the change is answered")
@@ -109,7 +109,7 @@ func TestWatchesComeAlong(t *testing.T) {
 			must.Equal(t, ev, ws[i].want, "%d: event %v", i, ev)
 		}
 		n := len(kinds)
-		for i := range n { // while connected
+		for i := range n { // changes while the Conn is connected
 			check(i)
 		}
 		p.Refuse(true)

@@ -314,7 +314,7 @@ func TestCARenewsCertificates(t *testing.T) {
 			expect.That(t, is.Leaf.SerialNumber.Cmp(was.Leaf.SerialNumber) != 0, "the certificate is the old one")
 			for _, c := range []*x509.Certificate{is.Leaf, was.Leaf} {
 				if c.IsCA {
-					continue // the authority stays the same
+					continue // a renewed certificate keeps its authority
 				}
 				_, err := c.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 				expect.OK(t, err, "the renewed authority signs it")

@@ -284,7 +284,7 @@ func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 		begun := time.Now()
 		next := nextHolder(t, env, "/c")
 		must.Await(t, "the next one waits", time.Minute, func() bool { return waiters() != "" })
-		p.Blackhole(true) // no answer to the release comes
+		p.Blackhole(true) // the server's answer to the release does not come
 		must.OK(t, os.WriteFile(file, nil, 0o600))
 		must.Await(t, "COMMAND ends", time.Minute, func() bool {
 			return len(supervise.ChildrenOf(guard)) == 0
@@ -298,7 +298,7 @@ func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 	run := start("run", "--on-lost", "warn")
 	next := nextHolder(t, env, "/c")
 	must.Await(t, "the next one waits", time.Minute, func() bool { return waiters() != "" })
-	kill(run) // COMMAND goes on
+	kill(run) // zlock is dead, but COMMAND goes on
 	ended := time.Now()
 	must.OK(t, os.WriteFile(file, nil, 0o600))
 	took := (<-next).Sub(ended)

@@ -143,7 +143,8 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 			w.Close()
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
-			time.Sleep(300 * time.Millisecond) // the client is probably connected now; the test does not depend on it
+			// By now the client is probably connected; if it is not, the test is still right.
+			time.Sleep(300 * time.Millisecond)
 			r.Close()
 			select {
 			case err := <-ended:

@@ -39,7 +39,7 @@ type fakeMembers struct {
 	voter    map[uint32]bool
 	leader   uint32
 	far      map[uint32]*status.Progress
-	steps    []string     // answers to a job; "": the connection ends there
+	steps    []string     // answers to a job, in order; at "" the connection ends
 	got      []change.Job // jobs that zlock has asked for
 	lists    int
 	restarts bool                // if true, one server after another restarts, one for every five lists
@@ -293,7 +293,8 @@ func TestRestartOrderGivesUp(t *testing.T) {
 	select {
 	case code := <-ended:
 		expect.Equal(t, code, call.ExitNoSession, "exit code")
-	case <-time.After(15 * time.Second): // a single request may take 20 s
+	// The command must give up earlier, although a single request may take 20 s.
+	case <-time.After(15 * time.Second):
 		answer()
 		<-ended
 		t.Error("it waits on")

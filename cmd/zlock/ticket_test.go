@@ -32,7 +32,7 @@ func TestTicketsByCommand(t *testing.T) {
 	expect.Has(t, errs, "held ")
 	info := must.Get(os.Stat(one))(t)
 	expect.Equal(t, info.Mode().Perm(), os.FileMode(0o600), "the mode of the ticket file")
-	zlock(0, "take", "--ticket-file", one, "/staging") // returns the same ticket
+	zlock(0, "take", "--ticket-file", one, "/staging") // the file already has a ticket, which is returned
 	_, errs = zlock(call.ExitNotAcquired, "take", "--ticket-file", two, "-w", "50ms", "/staging")
 	says := func(pattern string) {
 		t.Helper()
@@ -57,10 +57,10 @@ func TestTicketsByCommand(t *testing.T) {
 	ticket := must.Get(os.ReadFile(two))(t)
 	zlock(0, "give", "--ticket-file", two)
 	env["ZLOCK_TICKET"] = string(ticket)
-	zlock(0, "give") // gives it back a second time
+	zlock(0, "give") // the ticket is given back already
 	zlock(call.ExitNo, "renew")
 	delete(env, "ZLOCK_TICKET")
-	out, _ = zlock(0, "take", "/staging") // prints the ticket
+	out, _ = zlock(0, "take", "/staging") // without a file the ticket is printed
 	env["ZLOCK_TICKET"] = out
 	zlock(0, "give")
 	out, _ = zlock(0, "tickets", "-o", "plain")

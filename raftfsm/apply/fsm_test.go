@@ -37,7 +37,7 @@ func refuses(t *testing.T, a *applied.State) {
 	snap, err := a.Snapshot()
 	expect.Fails(t, err, "a snapshot is taken")
 	expect.That(t, snap == nil, "a snapshot comes back together with the error %v", err)
-	for range 2 { // a refused backup does not block the next one
+	for range 2 { // twice: a refused backup must not block the next one
 		_, err = a.Backup(t.Context())
 		expect.Fails(t, err, "a backup is taken")
 		if err != nil {
@@ -93,7 +93,7 @@ func TestEntriesOfRaftAreNotApplied(t *testing.T) {
 func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
 	t.Parallel()
 	a := applied.New()
-	a.Entry(applied.NewSession()) // while the server does not lead
+	a.Entry(applied.NewSession()) // this session begins while the server does not lead
 	tr := a.Lead()
 	expect.Equal(t, a.Deadlines(), tr)
 	must.Equal(t, len(tr.All()), 1, "deadlines as the term begins")
@@ -272,7 +272,7 @@ func TestStreamOfAnotherProcessIsOpenedAgain(t *testing.T) {
 	a.Stream.Open(1)
 	expect.Equal(t, reopens, 0, "times that it asks, and has asked for nothing yet")
 	r := applied.OpenStream()
-	r.Body[len(r.Body)-1]++ // another nonce
+	r.Body[len(r.Body)-1]++ // the request of another process has another nonce
 	a.Stream.Open(7)
 	a.Entry(r)
 	expect.Equal(t, reopens, 1, "times that it asks")

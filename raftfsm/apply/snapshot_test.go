@@ -68,7 +68,7 @@ func TestOneSnapshotAtATime(t *testing.T) {
 	expect.Fails(t, expect.Err(a.Snapshot()), "a snapshot beside a backup")
 	expect.Fails(t, expect.Err(a.Backup(over)), "a backup beside a backup")
 	b.Close()
-	for range 2 { // a refused snapshot does not block the next one
+	for range 2 { // twice: a refused snapshot must not block the next one
 		snap := must.Get(a.Snapshot())(t)
 		expect.Fails(t, expect.Err(a.Backup(over)), "a backup beside a snapshot")
 		must.OK(t, snap.Persist(discard{io.Discard}))

@@ -154,7 +154,7 @@ func TestR12LeadershipsAreToldApart(t *testing.T) {
 		note(false)
 		expect.Equal(t, len(l.Won), 0, "leaderships that were over before they were taken")
 		note(true)
-		note(true) // the leadership was lost and won again
+		note(true) // won again, before the loss was noted
 		must.Equal(t, len(l.Won), 1, "leaderships")
 		second := <-l.Won
 		expect.OK(t, second.Err())
@@ -252,7 +252,7 @@ func TestSettingsOfRaft(t *testing.T) {
 func TestR1R23RaftSettings(t *testing.T) {
 	o := Options{ID: 1, HeartbeatTimeout: time.Second, TrailingLogs: 10_240}
 	conf := o.config()
-	// The leader's lease ends before a follower stands for election.
+	// The leader's lease must end before a follower can stand for election.
 	expect.Equal(t, conf.LeaderLeaseTimeout, o.HeartbeatTimeout,
 		"raft settings: lease %v heartbeat %v prevote off %v trailing %d: conf.LeaderLeaseTimeout",
 		conf.LeaderLeaseTimeout, conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)

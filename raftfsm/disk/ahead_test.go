@@ -221,7 +221,7 @@ func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 	const end = 30 // last entry of the leader's log, which starts at entry 15
 	for _, kind := range []string{"simulated", "bolt", "memory"} {
 		if kind == "bolt" && testing.Short() {
-			continue // slower than the simulated disk, with the same result
+			continue // slow, and with the same result as the simulated disk
 		}
 		t.Run(kind, func(t *testing.T) {
 			orders(5, func(order []int) {

@@ -258,11 +258,12 @@ func TestConfigFollowsTheLog(t *testing.T) {
 		store(index, typ)
 	}
 	wants(8)
-	if err := log.DeleteRange(1, 5); err != nil { // raft does this after a snapshot
+	if err := log.DeleteRange(1, 5); err != nil { // raft deletes entries like this after a snapshot
 		t.Fatal(err)
 	}
 	wants(8)
-	if err := log.DeleteRange(8, 9); err != nil { // raft does this if another leader has other entries
+	// Raft deletes entries like this if another leader has other entries.
+	if err := log.DeleteRange(8, 9); err != nil {
 		t.Fatal(err)
 	}
 	wants(4)

@@ -32,7 +32,7 @@ type crashed struct {
 	t     *testing.T
 	what  string
 	power *sim.Disk
-	ops   int // operations so far
+	ops   int // number of disk operations so far
 	hit   sim.DiskOp
 	over  chan struct{} // closed when the server ends
 
@@ -50,8 +50,8 @@ type crashed struct {
 // The type told records the server's answers to other servers.
 type told struct {
 	term    uint64
-	votes   map[uint64]string // by term
-	last    uint64            // the last acknowledged entry
+	votes   map[uint64]string // the server that got the vote, by term
+	last    uint64            // index of the last acknowledged entry
 	lastIn  uint64            // the term of that entry
 	applied uint64
 	cluster string

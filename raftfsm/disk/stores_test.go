@@ -79,9 +79,9 @@ func TestStoresThatCannotBeOpenedAreErrors(t *testing.T) {
 		must.OK(t, d.Close())
 		path := filepath.Join(dir, part)
 		must.OK(t, os.RemoveAll(path))
-		if part == "raft/stable.db" { // a directory where a file must be
+		if part == "raft/stable.db" { // put a directory where a file must be
 			err = os.MkdirAll(filepath.Join(path, "x"), 0o700)
-		} else { // a file where a directory must be
+		} else { // put a file where a directory must be
 			err = os.WriteFile(path, nil, 0o600)
 		}
 		must.OK(t, err)
@@ -107,7 +107,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // brokenLog is a log store whose writes fail or hang on demand.
 type brokenLog struct {
 	raft.LogStore
-	fail chan error // StoreLogs waits for an error on this channel and returns it; nil: StoreLogs works
+	fail chan error // if not nil, StoreLogs waits for an error on it, and returns that
 }
 
 func (b *brokenLog) StoreLogs(l []*raft.Log) error {

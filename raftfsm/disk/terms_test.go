@@ -54,8 +54,8 @@ func hasVoted(t *testing.T) (dir, file string, v voted) {
 	return dir, filepath.Join(dir, "raft", "stable.db"), v
 }
 
-// The test inverts each bit in the file with the term and the vote. The server refuses the file, or reads the
-// term and the vote that were written.
+// The test inverts single bits all over the file with the term and the vote. The server refuses the file, or
+// reads the term and the vote that were written.
 func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	race := debug.BuildSetting{Key: "-race", Value: "true"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, race) {
@@ -92,7 +92,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	for at := 0; at < len(right); at += step {
 		flip(at, at%8)
 	}
-	// The test flips each bit of the keys and of the record.
+	// Invert each bit of the keys and of the record.
 	record := termRecord{want.term, want.in, []byte(want.whom)}
 	for _, part := range [][]byte{[]byte(termsKey), record.encode()} {
 		for at := 0; ; {

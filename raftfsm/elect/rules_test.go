@@ -42,7 +42,7 @@ func TestDecide(t *testing.T) {
 		mute   = Opinion{Mute: true}                                             // no answer; the voter may be busy
 		gone   = Opinion{Mute: true, Gone: true}                                 // the voter's process is gone
 		ahead  = Opinion{Before: true, Longer: true, Silent: true, Vacant: true} // the voter has more entries
-		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // the first in line, and it stands
+		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // first in line; stands already
 		lower  = Opinion{Before: true, Lower: true, Silent: true, Vacant: true}  // the same log, a lower id
 		short  = Opinion{Short: true, Lower: true, Silent: true, Vacant: true}   // a shorter log, a lower id
 		leads  = Opinion{Leads: true}                                            // the voter says that it leads

@@ -142,7 +142,7 @@ func TestWatchFillsAVacancy(t *testing.T) {
 	} {
 		inWorld(t, c.what, c.self, []uint32{1, 2, 3}, nil, func(w *world) {
 			c.prepare(w, w.others[3-c.self])
-			time.Sleep(heartbeat) // the cluster is no longer starting
+			time.Sleep(heartbeat) // after this time the cluster no longer counts as starting
 			go w.e.Watch(w.ctx)
 			w.until(c.want)
 		})
@@ -157,7 +157,7 @@ func TestWatchFillsAVacancy(t *testing.T) {
 		n := terms(2 * heartbeat)
 		expect.That(t, n >= 5 && n <= 8, "%d terms begin within two heartbeats, want 5 to 8", n)
 		terms(10 * heartbeat)
-		n = terms(10 * heartbeat) // the pauses have grown
+		n = terms(10 * heartbeat) // by now the pauses have grown
 		expect.That(t, n >= 6 && n <= 14, "%d terms begin within the next ten heartbeats, want 6 to 14", n)
 		for _, o := range w.others {
 			o.set(func() { o.votes = true })
@@ -307,7 +307,7 @@ func TestForget(t *testing.T) {
 			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(addr(2))}}
 		must.OK(t, w.others[2].trans.RequestVote(peer.ServerID(1), r.Self, req, &resp))
 		expect.That(t, resp.Granted, "it does not vote")
-		time.Sleep(heartbeat) // the cluster is no longer starting
+		time.Sleep(heartbeat) // after this time the cluster no longer counts as starting
 		go w.e.Watch(w.ctx)
 		w.until(voteTime)
 	})

@@ -101,7 +101,7 @@ func TestLeaderKnowsWhatItsLinksTold(t *testing.T) {
 		two.SetFull("little room")
 		for _, c := range []struct {
 			wait  time.Duration
-			heard int64 // ms since the report
+			heard int64 // ms since the server's report
 			full  string
 			late  bool
 		}{

@@ -48,7 +48,7 @@ func TestWhoIsNudged(t *testing.T) {
 	want(false, false)
 	g.Asked(3)
 	want(false, true)
-	g.TellBefore() // tells of an earlier entry
+	g.TellBefore() // this is for an earlier entry, so server 3 must still be told
 	want(false, true)
 	g.All()
 	want(true, true)

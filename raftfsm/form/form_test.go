@@ -203,7 +203,7 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 			"%s: and yet it is part of the cluster: want !accepted()", says)
 	}
 	ours := formation(func(*peer.Formation) {})
-	for range 2 { // the request may come again
+	for range 2 { // twice, because the request may come again
 		must.OK(t, f.Accept(ours))
 		id := d.Identity()
 		expect.That(t, accepted(), "identity %+v: want accepted()", id)
@@ -386,7 +386,7 @@ func TestServerLooksWhetherItIsReached(t *testing.T) {
 		{"elsewhere, and not reached", t.Context(), nowhere, addr, true},
 		{"it stops", gone, nowhere, addr, false},
 	} {
-		must.Await(t, c.name, time.Minute, func() bool { // a busy machine may answer too late
+		must.Await(t, c.name, time.Minute, func() bool { // tried again: a busy machine may answer too late
 			var log must.Text
 			f := New(Options{List: List{ID: 1, Peers: map[uint32]string{1: c.says}}, Listen: c.listen,
 				Log: slog.New(slog.NewTextHandler(&log, nil))})

@@ -77,7 +77,7 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 		grace := tm.grace()
 		expect.Equal(t, grace, 500*time.Millisecond)
 		tm.deadlines.Touch(s.ID, 1000)
-		tm.deadlines.Touch(77, 1000) // a session that the state does not know
+		tm.deadlines.Touch(77, 1000) // the state does not know session 77
 		tm.expire(time.Now().Add(time.Second + grace - 1))
 		if expect.Equal(t, len(tm.acts.ends), 0, "it is ended too early: len(tm.acts.ends)") {
 			expect.Equal(t, len(tm.work), 0, "it is ended too early: len(tm.work)")

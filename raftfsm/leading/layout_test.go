@@ -49,7 +49,7 @@ func TestOneLayoutWaitsForAServer(t *testing.T) {
 	expect.Equal(t, tm.LayoutWaits(), "")
 	next := termOf(t, a)
 	next.o.OneLayout = true
-	next.layout.begin(next) // asks no server
+	next.layout.begin(next) // a later leader asks no server
 	expect.That(t, next.layout.on.Load(), "the next leader waits")
 	expect.OK(t, next.AllowTickets(t.Context()), "they are allowed")
 }

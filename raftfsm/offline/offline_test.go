@@ -268,7 +268,7 @@ func TestSnapshotWithoutItsName(t *testing.T) {
 	expect.Equal(t, again.Zxid, z.Zxid, "zxid")
 	const seal = 13
 	body := b[: len(b)-seal : len(b)-seal]
-	body[len(body)-1] ^= 1 // a byte of the digest
+	body[len(body)-1] ^= 1 // change a byte of the digest
 	b = jute.AppendString(jute.AppendLong(body, int64(adler32.Checksum(body))), "/")
 	must.OK(t, os.WriteFile(file, b, 0o600))
 	expect.Has(t, fmt.Sprint(expect.Err(LoadZooKeeper(ZooKeeperOptions{From: file}))),
@@ -296,7 +296,7 @@ func TestCompressedSnapshot(t *testing.T) {
 func TestTargetMustBeEmpty(t *testing.T) {
 	dir, to := zooDir(t), t.TempDir()
 	_, err := doImport(dir, to, false)
-	must.OK(t, err) // an empty directory is accepted
+	must.OK(t, err) // an import into an empty directory succeeds
 	_, err = doImport(dir, to, false)
 	if expect.Fails(t, err, "an import into a directory with files") {
 		expect.Has(t, err.Error(), "is not empty")
@@ -549,7 +549,7 @@ func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 		{"raft/log/* snapshots/*", false},
 	} {
 		dir := imported(t)
-		for range 2 { // the second start continues the log of the first
+		for range 2 { // twice: the second start continues the log of the first
 			d := must.Get(start(dir))(t)
 			_, end := must.Get2(d.Promised())(t)
 			must.OK(t, d.Log().StoreLog(&raft.Log{Index: end + 1, Term: 1, Type: raft.LogNoop}))

@@ -215,7 +215,7 @@ func TestClosingTheTransportEndsAppends(t *testing.T) {
 		_, err := m.appendTo(one, 1)
 		ended <- err
 	}()
-	<-one.rpcs // this raft never answers
+	<-one.rpcs // take the request, and never answer it
 	m.Close()
 	select {
 	case err := <-ended:

@@ -120,7 +120,7 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 // and a message that ends early, are errors.
 func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
 	claim := binary.BigEndian.AppendUint32(nil, maxRequest)
-	n := testing.AllocsPerRun(20, func() { // many, so that allocations of other goroutines count little
+	n := testing.AllocsPerRun(20, func() { // many runs, so that allocations of other goroutines count little
 		b, err := readFrame(bufio.NewReader(bytes.NewReader(append(claim, make([]byte, 100)...))), maxRequest, nil)
 		expect.Is(t, err, io.ErrUnexpectedEOF, "a message that ends early")
 		expect.That(t, cap(b) <= 2<<20, "a claim takes %d bytes, want at most %d", cap(b), 2<<20)

@@ -235,7 +235,7 @@ func TestSnapshotThatIsAppliedAlreadyIsNotInstalled(t *testing.T) {
 		h := &ahead{host{term: 4}}
 		one, two := n.open(t, 1, "one", h), n.open(t, 2, "two", &host{})
 		m := two.Transport(func() uint64 { return math.MaxUint64 })
-		for range 2 { // over one connection
+		for range 2 { // twice, over one connection
 			var resp raft.InstallSnapshotResponse
 			must.OK(t, m.InstallSnapshot("1", "one", &raft.InstallSnapshotRequest{Term: 4, Size: 5}, &resp,
 				strings.NewReader("state")))

@@ -167,7 +167,7 @@ func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 				expect.Equal(t, g.ID, staged, "the restore that is given up")
 			}
 		}
-		looks(time.Hour, false) // no restore is under way
+		looks(time.Hour, false) // no restore is under way, so none is abandoned
 		looks(time.Hour, false)
 		g := state.Staging{ID: 5, Origin: 1, Birth: 1, Size: 10}
 		staged = g.ID
@@ -175,7 +175,7 @@ func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 		looks(time.Hour, false)
 		looks(silence-1, false)
 		w.apply(t, g.Piece(0, []byte("12345")))
-		looks(time.Hour, false) // the restore has continued
+		looks(time.Hour, false) // the restore has gone on, so its time begins again
 		looks(silence-1, false)
 		looks(1, true)
 		looks(silence-1, false)
@@ -184,7 +184,7 @@ func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 		g.ID, staged = 6, 6
 		w.apply(t, g.Open())
 		w.apply(t, g.Piece(0, []byte("12345")))
-		looks(time.Hour, false) // another restore has begun
+		looks(time.Hour, false) // another restore has begun, so the time begins again
 		looks(silence, true)
 		w.apply(t, g.GiveUp())
 		looks(time.Hour, false)

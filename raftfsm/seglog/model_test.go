@@ -66,7 +66,7 @@ func runModel(seed uint64, wrap func(vfs.FS) vfs.FS) error {
 	}
 	for step := range 40 {
 		what, err := m.step()
-		if err == nil && m.dead { // the crash came although the step succeeded
+		if err == nil && m.dead { // the step succeeded, but the disk has crashed
 			err = m.reopen(errInjected, min(m.sure, m.last), m.last)
 		}
 		if err == nil {
@@ -310,7 +310,7 @@ func (m *logModel) reopen(ended error, sure, last uint64) error {
 		return err
 	}
 	got, _ := m.log.LastIndex()
-	if got == 0 && sure < m.first { // the log may be empty
+	if got == 0 && sure < m.first { // after a crash the log may be empty
 		got = max(sure, m.first-1)
 	}
 	if got < sure || got > last {

@@ -58,7 +58,7 @@ func TestReadersShareFiles(t *testing.T) {
 	expect.Is(t, use(s), broken)
 	expect.Equal(t, fs.files, 0, "files open after an error")
 
-	fs.during = func() error { return use(s) } // another reader opens the file first
+	fs.during = func() error { return use(s) } // while one reader opens the file, another one opens it first
 	must.OK(t, use(s))
 	expect.Equal(t, fs.files, 1, "files open of one segment")
 	expect.That(t, !read.(*openFile).closed, "a reader has a closed file")

@@ -18,7 +18,7 @@ import (
 type noted struct {
 	vfs.File
 	calls []string
-	fails int // the call that fails; -1: none
+	fails int // number of the call that fails; -1: no call fails
 }
 
 func (n *noted) call(what string) error {

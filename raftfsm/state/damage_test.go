@@ -191,7 +191,7 @@ func TestSnapshotThatCannotBeWrittenIsNone(t *testing.T) {
 		snap := b.s.StartSnapshot(Position{})
 		err := snap.Write(w, func(read func()) { read() })
 		snap.Close()
-		if w.n > 0 { // the snapshot has fewer writes
+		if w.n > 0 { // the snapshot has fewer than n writes
 			expect.OK(t, err, "no write failed")
 			expect.That(t, n >= 5, "a snapshot has %d writes, want 5 or more", n)
 			return

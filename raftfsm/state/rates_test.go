@@ -182,7 +182,7 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	expects(jute.QuotaExceeded, "ci", "/a/l")
 	b.s = reloaded(t, b.s)
 	expects(jute.QuotaExceeded, "ci", "/a/l")
-	b.now += 61_002 // the time to live of the nodes is over
+	b.now += 61_002 // now the time to live of the nodes is over
 	for _, path := range []string{"/a/b/e", "/a/b", "/a/c", "/a/f", "/a/k", "/g/h", "/i"} {
 		b.do(Request{Op: OpReap, Body: []byte(path)})
 	}
@@ -193,7 +193,7 @@ func TestRatesOfAnIdentityAreBounded(t *testing.T) {
 	g.pieces(backup, 1<<20)
 	must.Equal(t, b.do(g.g.Restore(false))[0].Code, jute.OK)
 	s = b.session()
-	expects(jute.QuotaExceeded, "ci", "/a/l") // the counts are those of the backup
+	expects(jute.QuotaExceeded, "ci", "/a/l") // after the restore, the counts of the backup are in force
 	remove("/a/d")
 	expects(jute.OK, "ci", "/a/l")
 }
@@ -242,7 +242,7 @@ func drawUnderSteps(t *testing.T, limit, per int64, forward bool) {
 			if _, there := b.s.Tree().Find("/api/calls"); was && !there {
 				over := at[len(at)-1] + lasts
 				must.That(t, over <= b.now, "removed at %d, and what it notes counts until %d", b.now, over)
-				at, ideal, last = nil, nil, 0 // the rate begins again
+				at, ideal, last = nil, nil, 0 // the node is gone, so the rate begins again
 			}
 		}
 		now += r.Int64N(per/limit + 2)

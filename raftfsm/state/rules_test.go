@@ -71,7 +71,7 @@ func TestVersionsOfConfigurationsCountFromTheFirst(t *testing.T) {
 			}
 			expect.Equal(t, version(), int64(1<<32), "the first version")
 			for _, ahead := range []int64{0, 7} {
-				s.zxid += ahead // other changes
+				s.zxid += ahead // other changes raise the zxid, too
 				text := config.Text(append(members, config.Server{ID: 2 + uint32(ahead), Peer: "b:1", Client: "b:2"}))
 				own := entries.Block{Count: 1, Requests: (&Request{Op: OpConfig, Body: []byte(text)}).Append(nil)}
 				change := own.Append(entries.Begin(nil, 0))

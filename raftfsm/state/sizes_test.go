@@ -306,7 +306,7 @@ func TestDigestsAreRememberedInOrder(t *testing.T) {
 	expect.Equal(t, len(b.s.Digests()), 0, "digests of a new state")
 	s := b.session()
 	sums := map[int64]uint64{}
-	const rounds = 70 // more than the state remembers
+	const rounds = 70 // more digests than the state remembers
 	for b.s.Zxid() < rounds*digestEvery {
 		b.do(create(s, "/n-", 2))
 		sums[b.s.Zxid()] = b.s.Digest()

@@ -332,7 +332,7 @@ func FuzzEntry(f *testing.F) {
 		b.session()
 		e = bytes.Clone(e)
 		head := entries.Begin(nil, 0)
-		e[0], e[1] = head[0], head[1]+e[1]%2 // the entry has sets of identities, or not
+		e[0], e[1] = head[0], head[1]+e[1]%2 // at random, with or without sets of identities
 		b.apply(e)
 	})
 }

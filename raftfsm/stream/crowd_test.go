@@ -19,7 +19,7 @@ func TestCrowdIsRemembered(t *testing.T) {
 	}
 	cancel()
 	c.Gather(ctx)
-	idle := &Crowd{ask: make(chan struct{}), turn: make(chan struct{})} // no helper runs
+	idle := &Crowd{ask: make(chan struct{}), turn: make(chan struct{})} // a Crowd whose helper does not run
 	idle.Came(1)
 	idle.Gather(t.Context()) // returns at once
 	idle.Came(2)

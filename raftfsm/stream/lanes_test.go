@@ -66,7 +66,7 @@ func TestLanesAreFair(t *testing.T) {
 		ls.add(100, pending{size: len(small)}, small)
 	}
 	gave := map[int]int{}
-	for range 60 { // a part of the requests
+	for range 60 { // take only a part of the requests
 		p, _ := ls.next()
 		gave[p.size]++
 	}

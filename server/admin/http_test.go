@@ -42,7 +42,7 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 
 func do(t *testing.T, h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
-	if r.Host == "example.com" { // the default of package httptest
+	if r.Host == "example.com" { // httptest sets this host by default
 		r.Host = "localhost"
 	}
 	w := httptest.NewRecorder()

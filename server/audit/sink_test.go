@@ -93,7 +93,7 @@ func TestLinesBeyondTheBacklogAreLost(t *testing.T) {
 		}
 		s.put(large - 1)
 		settled(t, s, p, 0, 0, nil)
-		s.put(1) // this line just fills the backlog
+		s.put(1) // with this line the backlog is full
 		s.put(1)
 		s.put(large)
 		settled(t, s, p, 0, 2, nil)

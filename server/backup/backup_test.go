@@ -397,7 +397,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	defer cancel()
 	b := must.Get(i.Node().Backup(wait))(t)
 	b.Close()
-	r, err := os.OpenFile(hangs, os.O_RDONLY|unix.O_NONBLOCK, 0) // now the writer continues
+	r, err := os.OpenFile(hangs, os.O_RDONLY|unix.O_NONBLOCK, 0) // now the writer has a reader
 	must.OK(t, err)
 	defer r.Close()
 	for len(backups(t, dir)) == 0 {

@@ -36,7 +36,7 @@ func TestStepsOfABackup(t *testing.T) {
 	_, err = p.Write([]byte("x"))
 	expect.Is(t, err, os.ErrClosed)
 
-	r, w, err := os.Pipe() // a pipe cannot be synced
+	r, w, err := os.Pipe() // a pipe, because it cannot be synced
 	must.OK(t, err)
 	go func() { _, _ = io.Copy(io.Discard, r) }()
 	p = &paced{ctx: t.Context(), f: w}

@@ -230,7 +230,7 @@ func TestWatchesTakeLittle(t *testing.T) {
 			size := float64(heap2-heap) / float64(all)
 			t.Logf("%d sessions with %d watches each: %.0f MB, %.1f bytes a watch", sessions, each,
 				float64(heap2-heap)/1e6, size)
-			most := 150 + float64(20_000*sessions)/float64(n) // each connection keeps buffers
+			most := 150 + float64(20_000*sessions)/float64(n) // plus the buffers that each connection keeps
 			if size > most && !race.Enabled {
 				t.Errorf("a watch takes %.1f bytes", size)
 			}

@@ -102,7 +102,7 @@ type valve struct {
 	mu   sync.Mutex
 	shut bool
 	held []held
-	cut  bool // true: the replica lets no ping be answered
+	cut  bool // whether the replica is cut off, so that pings get no answer
 }
 
 type held struct {

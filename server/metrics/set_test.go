@@ -116,7 +116,7 @@ func TestLongNamespacesAreCountedTogether(t *testing.T) {
 	n.Observe(long, 1)
 	n.Observe("/short/path", 1)
 	n.Observe(long+"/below", 1)
-	n.Observe("/"+long[2:], 1) // just short enough
+	n.Observe("/"+long[2:], 1) // this name is just short enough to be kept
 	got := n.Values(time.Now())
 	if expect.Equal(t, len(got), 3, "length of got %v", got) {
 		expect.Equal(t, got[otherNamespaces].Count, 2, "count")

@@ -54,7 +54,7 @@ func (w *contender) await() error {
 		}
 		w.c.Exists(w.dir+"/"+before, true)
 		if _, err := w.c.Do(); err == jute.NoNode {
-			continue // the node was deleted between the list and the watch
+			continue // the node before this one is gone: list again
 		} else if err != nil {
 			return err
 		}

@@ -64,7 +64,7 @@ func (s *side) stage(root string, n int, f func(conns []*wire.Pipe) error) error
 		return err
 	}
 	if err := parallel(16, n, func(i int) error {
-		conns[i].Sync(root) // a follower may lag behind
+		conns[i].Sync(root) // a follower may lag behind, and not have the node yet
 		return do(conns[i])
 	}); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 func (p *Proxy) ExpireSession() error {
 	p.mu.Lock()
 	target, session, refuse := p.target[0], p.session, p.refuse
-	p.refuse = true // the client must not attach to the session before it is closed
+	p.refuse = true // keeps the client from attaching to the session before it is closed
 	p.mu.Unlock()
 	defer p.Refuse(refuse)
 	if session.ID == 0 {

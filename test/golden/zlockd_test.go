@@ -46,7 +46,7 @@ func TestZlockdMatchesRecording(t *testing.T) {
 	t.Run("readonly", func(t *testing.T) {
 		t.Parallel()
 		e := prepare(t, cluster.Options{Nodes: 3, Config: []string{readOnly}})
-		alone := e.Servers[0] // the other servers are never started
+		alone := e.Servers[0] // the only server of the ensemble that is started
 		must.OK(t, alone.Spawn())
 		must.Await(t, "not in read-only mode", time.Minute, func() bool {
 			return alone.Word("isro") == "ro"
@@ -79,7 +79,7 @@ func replayAll(t *testing.T, profile, addr string, deviations []golden.Deviation
 			err := golden.Replay(addr, &v, mine)
 			for try := 1; err != nil && try < 10 && slices.Contains(unsure, v.ID()); try++ {
 				t.Logf("try %d: %v", try, err)
-				time.Sleep(4 * time.Second) // sessions and nodes end in this time
+				time.Sleep(4 * time.Second) // time for sessions and nodes of the vector to end
 				err = golden.Replay(addr, &v, mine)
 			}
 			if err != nil {

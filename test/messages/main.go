@@ -67,7 +67,7 @@ func messages(f *ast.File) (all []message) {
 	walk = func(n ast.Node, kind string) {
 		ast.Inspect(n, func(at ast.Node) bool {
 			switch at := at.(type) {
-			case *ast.ImportSpec, *ast.Field: // paths, and tags of fields
+			case *ast.ImportSpec, *ast.Field: // paths of imports and tags of fields are not messages
 				return false
 			case *ast.CallExpr:
 				walk(at.Fun, kind)

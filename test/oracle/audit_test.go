@@ -105,9 +105,9 @@ func audited(t *testing.T, file string) (lines []string) {
 		line = strings.Map(func(r rune) rune {
 			switch {
 			case r == utf8.RuneError:
-				return '?' // as Java writes bytes that are not text
+				return '?' // Java writes ? for bytes that are not text
 			case r < ' ' && r != '\t', r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029:
-				return -1 // only ZooKeeper writes control characters
+				return -1 // leave out control characters, which only ZooKeeper writes
 			}
 			return r
 		}, line)

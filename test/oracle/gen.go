@@ -133,7 +133,7 @@ func (g *Generator) damageConnect(s *Step) {
 		s.Cut = g.rng.IntN(46)
 	case 1:
 		s.Extra = one(g, "\x00", "\x01", "trailing")
-	case 2: // the length of the password
+	case 2: // a wrong length of the password
 		s.At, s.Patch = passwordAt, one(g, "\xff\xff\xff\xff", "\xff\xff\xff\xfe", "\x7f\xff\xff\xff",
 			"\x00\x00\x00\x0f", "\x00\x00\x00\x11", "\x00\x00\x00\x12")
 	case 3:

@@ -208,7 +208,7 @@ func (g *Generator) setWatches(name string) Step {
 	}
 	for range 1 + g.rng.IntN(6) {
 		path := g.path()
-		if path == configPath { // written in an ensemble, but not on a single server
+		if path == configPath { // an ensemble writes this node, a single server does not
 			continue
 		}
 		switch mode(name, path) {
@@ -262,7 +262,7 @@ func (g *Generator) multi() Step {
 		case n < 97:
 			check := Step{Op: "check", Path: g.path(), Version: g.version()}
 			if check.Path == configPath {
-				check.Version = -1 // an ensemble has written the node, a single server has not
+				check.Version = -1 // an ensemble has written the node, a single server has not, so their versions differ
 			}
 			s.Ops = append(s.Ops, check)
 		default:

@@ -22,7 +22,7 @@ type side struct {
 	all      map[int64]wire.Session  // every session of this run
 	ids      map[int64]string        // by session id: the session's name, which is the same on both servers
 	commits  []int64                 // the zxid at the start of the run, then the zxids of the changes
-	high     int64                   // highest zxid a reply may show
+	high     int64                   // the highest zxid that a reply may show so far
 	times    map[int64]int64         // by zxid: the time of its change
 	counters map[string]jute.Stat    // Stats of the built-in nodes at the start of the run
 }
@@ -44,7 +44,7 @@ type got struct {
 	frame wire.Frame
 	end   error // set at the end of the connection
 	step  *Step // the request that the frame answers
-	late  bool  // a reply without a request
+	late  bool  // this reply came without a request
 }
 
 func newSide(addrs []string, patience time.Duration) *side {

@@ -90,10 +90,11 @@ var ops = map[string]opInfo{
 	"reconfig":        {jute.OpReconfig, "", false, false},
 	"closeSession":    {jute.OpCloseSession, "", true, true},
 	"op":              {0, "code", false, true},
-	"raw":             {0, "data", false, true}, // bytes that are no request; the server ends the connection
-	"connect":         {0, "timeout password old readOnly back", false, true},
-	"attach":          {0, "session timeout password old readOnly back", false, true},
-	"drop":            {0, "", false, true},
+	// These bytes are not a request, so the server closes the connection.
+	"raw":     {0, "data", false, true},
+	"connect": {0, "timeout password old readOnly back", false, true},
+	"attach":  {0, "session timeout password old readOnly back", false, true},
+	"drop":    {0, "", false, true},
 	// This step restarts the second server when every request is answered. Its Conn is "*".
 	"restart": {0, "", false, true},
 }

@@ -144,7 +144,8 @@ func TestCommandsOfThePagesWork(t *testing.T) {
 					t.Errorf("%s: %s: %v\n%s", name, command, err, out)
 				}
 			case regexp.MustCompile(`^(zlockd?( [a-z-]+)?|zlockd --help)$`).MatchString(command) &&
-				command != "zlock restart-order" && command != "zlock ca init": // only a command's name: get its help
+				// This is only a command's name: get its help.
+				command != "zlock restart-order" && command != "zlock ca init":
 				if out, err := run(dir, strings.TrimSuffix(command, " --help")+" --help"); err != nil {
 					t.Errorf("%s: %s: %v\n%s", name, command, err, out)
 				}

@@ -195,7 +195,7 @@ func dial(t testing.TB, addr string) *zk.Conn {
 }
 
 const (
-	longSession = 10 * time.Minute // longer than moving the data takes, so that no session expires
+	longSession = 10 * time.Minute // so long that no session expires while the data are moved
 	super       = "super:test"
 )
 

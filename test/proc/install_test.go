@@ -186,7 +186,7 @@ func TestG17SnapshotInstall(t *testing.T) {
 			}
 			began = time.Now()
 			w.await("/data", "/born", "/children")
-			writer = open(t, lead) // the session of the first writer may have expired
+			writer = open(t, lead) // the session of the first writer may have expired, so open another one
 			t.Logf("all events came %v later; attached again %d times", time.Since(began).Round(time.Millisecond),
 				w.again)
 			lagging.WaitServing(time.Minute)

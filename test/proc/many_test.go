@@ -69,12 +69,12 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 				slices.Concat(addrs[i:], addrs[:i]), each))
 		}
 		t.Logf("%d sessions opened in %v", 3*each, time.Since(began).Round(time.Millisecond))
-		time.Sleep(*idleTimeout / 3) // by now all sessions have pinged
+		time.Sleep(*idleTimeout / 3) // by then all sessions have pinged
 		lead := c.WaitLeader()
 		ceased := outages(c.Others(lead))
 		killed := time.Now()
 		lead.Kill()
-		time.Sleep(*idleTimeout + time.Second) // a forgotten session has ended by now
+		time.Sleep(*idleTimeout + time.Second) // by then a forgotten session has ended
 		look := open(t, c.Others(lead)[0])
 		must.OK(t, look.Sync("/"))
 		names, _, err := look.Children("/many", false)

@@ -190,13 +190,13 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	}
 
 	adding := e.begin(ask(), "add", "4", four.Peer)
-	killed := kill() // before the fourth server runs
+	killed := kill() // the leader dies before the fourth server runs
 	must.OK(t, four.Spawn())
 	must.Await(t, "the fourth is known", time.Minute, func() bool {
 		return strings.Contains(e.roles(ask(four)), "4 ")
 	})
 	back(killed)
-	killed = kill() // while the fourth server follows, or has just got its vote
+	killed = kill() // the leader dies while the fourth server follows, or just when it gets its vote
 	back(killed)
 	adding.wait()
 	must.OK(t, four.WaitReady())

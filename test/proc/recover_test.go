@@ -70,7 +70,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	for _, s := range lost {
 		s.WaitServing(time.Minute)
 	}
-	for range 130 { // servers note a digest every 128 zxids
+	for range 130 { // more than 128 writes, because servers note a digest every 128 zxids
 		must.Get(conn.Set(t.Context(), "/n1", []byte("y"), -1))(t)
 	}
 	c.SameState()

@@ -136,10 +136,10 @@ func TestClusterScript(t *testing.T) {
 		{"SIGTERM to the script", func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }},
 		{"SIGINT to the script alone", func() error { return s.cmd.Process.Signal(syscall.SIGINT) }},
 	} {
-		warned := true // a machine that pauses can also cause a warning, but not each time
+		warned := true // tried again: a pause of the machine can also cause a warning, but not each time
 		for try := 0; try < 5 && warned; try++ {
 			if test.name == "Ctrl-C" {
-				s = nil // start without data
+				s = nil // the next time, start without data
 			}
 			s = startScript(t, s)
 			s.ready()

@@ -190,7 +190,7 @@ func (w *Writers) Check(c *cluster.Ensemble) {
 	close(w.stop)
 	w.wg.Wait()
 	for _, s := range c.Servers {
-		// A server whose connections came back a moment ago may still send its clients away.
+		// A server that had lost its leader may still send its clients away: try again.
 		names, err := w.list(s)
 		for end := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(end); names, err = w.list(s) {
 			time.Sleep(50 * time.Millisecond)

@@ -251,7 +251,7 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	case <-time.After(wait): // the kill may come after any of the writes
 	}
 	src.Kill()
-	stop() // no server answers the writers now
+	stop() // the server is dead, so the writers wait for nothing
 	<-done
 
 	out, err = zlockd(t, "import", "--from", data, "--data-dir", ours, "--keep-sessions", "--drop-torn-record")

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-const python = "/usr/bin/python3" // Debian's, which sees Debian's packages
+const python = "/usr/bin/python3" // Debian's Python, which finds Debian's packages
 
 // TestApplicationTaskFlow posts jobs to a job board. Three workers do the jobs. Each job that the board
 // accepted is done, and none is done twice.
@@ -165,7 +165,7 @@ LoadPlugin zookeeper
 			return nil
 		})
 	}
-	const before = 4 // "/", "/zookeeper" and the nodes below it
+	const before = 4 // "/", "/zookeeper" and what is below it are there from the beginning
 	for round := range kills {
 		now := time.Now()
 		must.Get(conn.Create(t.Context(), zk.Create{Path: fmt.Sprintf("/n%d", round)}))(t)

@@ -146,7 +146,7 @@ func spawn(t *testing.T, name string, as *syscall.Credential, args ...string) *p
 	p.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: as}
 	if as != nil {
-		p.cmd.Dir = os.TempDir() // the other user may not enter the test's own directory
+		p.cmd.Dir = os.TempDir() // the user `as` may not enter the test's own directory
 	}
 	must.OK(t, p.cmd.Start())
 	go func() {

@@ -164,7 +164,7 @@ func startHolding(t *testing.T, servers string, args ...string) *holding {
 	h.Env = append(os.Environ(), "ZK="+servers, "ZLOCK_SERVERS="+servers)
 	out, w := must.Get2(os.Pipe())(t)
 	h.Stdout, h.Stderr = w, w
-	if _, err := h.StdinPipe(); err != nil { // an open pipe, because zlock hold ends when its input ends
+	if _, err := h.StdinPipe(); err != nil { // keeps the input open, because zlock hold ends with its input
 		t.Fatal(err)
 	}
 	must.OK(t, h.Start())

@@ -30,7 +30,7 @@ var deaths = flag.Duration("deaths", time.Minute, "how long clients contend for 
 // starts it again. The referee judges mutual exclusion and the order of fencing tokens. No session may be
 // lost.
 func TestLocksOverDeathsOfLeaders(t *testing.T) {
-	javaDriver(t, "SoakDriver") // compile it before the time of the test begins
+	javaDriver(t, "SoakDriver") // compiled now, so that it takes no time from the test
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
 	o := generous()
 	o.Nodes = 3

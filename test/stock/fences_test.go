@@ -73,7 +73,8 @@ func startPostgreSQL(t *testing.T) *database {
 	bin := found[len(found)-1]
 	need(t, bin+"/initdb", bin+"/postgres", "/usr/bin/psql")
 	as := must.Get(cluster.PostgresUser())(t)
-	dir := must.Get(os.MkdirTemp("", "zlockd-pg-"))(t) // that user cannot enter the test's directory
+	// This is not the test's own directory, because that user cannot enter it.
+	dir := must.Get(os.MkdirTemp("", "zlockd-pg-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	if as != nil {
 		must.OK(t, os.Chown(dir, int(as.Uid), int(as.Gid)))
@@ -124,7 +125,7 @@ func TestFencesInDatabases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := start(t)
 			functions := string(must.Get(os.ReadFile("../../examples/sql/" + name + ".sql"))(t))
-			for range 2 { // an operator may install the functions again
+			for range 2 { // twice, because an operator may install the functions again
 				must.Get(d.ask(functions))(t)
 			}
 			must.Get(d.ask("CREATE TABLE stock (id int PRIMARY KEY, amount int, who varchar(20));" +

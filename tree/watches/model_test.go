@@ -250,7 +250,7 @@ func checkWatches[W cmp.Ordered](t *testing.T, w *Table[W]) {
 		}
 	}
 	if len(w.dead) > 0 {
-		own = records // the rings above have no records of dropped connections
+		own = records // dropped connections have records, too, but the rings above do not show them
 	}
 	if records != own || records != w.records.used || w.paths.used != len(w.byPath.m) ||
 		w.conns.used != len(w.byConn.m)+len(w.dead) || bytes != w.pathBytes ||

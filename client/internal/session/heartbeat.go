@@ -39,7 +39,7 @@ func (k *Keeper) keepAlive() {
 			k.answered(&p, a)
 		case <-k.cleaning.Done():
 			if p.flying != nil {
-				<-p.answers // the connection is closing, so the answer comes soon
+				<-p.answers // the connection is being closed, so the heartbeat's answer comes soon
 			}
 			return
 		}
@@ -53,7 +53,7 @@ func (k *Keeper) pulse(p *pulse) time.Duration {
 	p.changed = k.changed
 	k.mu.Unlock()
 	if e == nil || e.Ended() {
-		return time.Minute // a change wakes this goroutine
+		return time.Minute // a change of the session ends this wait
 	}
 	e.checkDeadline()
 	now, t := k.Now(), e.Timeout()
@@ -62,7 +62,7 @@ func (k *Keeper) pulse(p *pulse) time.Duration {
 		wait = min(wait, left)
 	}
 	since, due := e.quiet(now)
-	if p.failed > 0 { // try again after a moment
+	if p.failed > 0 { // the last heartbeat failed: send the next one after a pause
 		since, due = 0, time.Until(p.retry)
 	}
 	switch {

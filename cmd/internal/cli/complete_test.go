@@ -122,10 +122,11 @@ func TestCandidates(t *testing.T) {
 		{false, []string{"ls", "z"}, ""},
 		{false, []string{"ls", "--server", "down", "/"}, ""},
 		{false, []string{"limit", "ze"}, "zero\t\nzebra\t\n"},
-		{false, []string{"limit", "/app", "/z"}, "/zoo\t\n"}, // the command's Words are only for the first operand
+		// The words that the command offers are for its first operand only.
+		{false, []string{"limit", "/app", "/z"}, "/zoo\t\n"},
 		{false, []string{"read", ""}, "FILE"},
 		{false, []string{"wait", ""}, ""},
-		{true, []string{"wait", ""}, "FILE"}, // without Names the operand can be anything
+		{true, []string{"wait", ""}, "FILE"}, // without Names the operand can be anything, also a file
 		{false, []string{"check", ""}, ""},
 		{false, []string{"completion", ""}, "bash\t\nzsh\t\nfish\t\n"},
 		{false, []string{"completion", "z"}, "zsh\t\n"},
@@ -178,7 +179,8 @@ func TestFirstWordsAndMistakes(t *testing.T) {
 		{false, "--version", 0, "large ", ""},
 		{false, "ls", 0, "ls [] [] true", ""},
 		{false, "ls a b", 0, `ls ["a" "b"] [] true`, ""},
-		{false, "ls a -- b", 0, `ls ["a" "b"] [] true`, ""}, // this command runs no program, so b is an operand
+		// This command runs no other program, so b is one of its operands.
+		{false, "ls a -- b", 0, `ls ["a" "b"] [] true`, ""},
 		{false, "run a -- b c", 0, `run ["a"] ["b" "c"] false`, ""},
 		{false, "run a --", 0, `run ["a"] [] false`, ""},
 		{false, "run a", 0, `run ["a"] [] true`, ""},
@@ -288,7 +290,7 @@ func TestManualPages(t *testing.T) {
 	expect.That(t, !strings.Contains(out, "EXAMPLES"), "%s", out)
 	_, out, _ = call(large(false), "manual")
 	expect.Has(t, out, ".TH \"LARGE\" 1 ")
-	_, out, _ = call(p, "manual", "any") // the program has only one page
+	_, out, _ = call(p, "manual", "any") // the program has only one page, so any name finds it
 	expect.Has(t, out, ".TH \"LARGE\" 8 ")
 
 	p.Pages = map[string]func(io.Writer){"b.5": func(w io.Writer) { io.WriteString(w, "page b") }, "a.8": p.Manual}

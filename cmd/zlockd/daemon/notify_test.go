@@ -100,7 +100,7 @@ func TestWatchdogOfAnotherProcessIsLeftAlone(t *testing.T) {
 		t.Errorf("a watchdog every %v", n.watchdog)
 	}
 	n := newNotifier(func(string) string { return "" }, slog.New(slog.DiscardHandler))
-	n.ready(readyLine{}) // nothing happens without a manager
+	n.ready(readyLine{}) // without a service manager nothing happens
 	n.follow(t.Context(), nil)
 }
 

@@ -88,7 +88,7 @@ func write(t *testing.T, s *Store, index uint64) (id string) {
 	sink := must.Get(s.Create(1, index, 2, raft.Configuration{}, 1, nil))(t)
 	must.Get(io.WriteString(sink, "content"))(t)
 	must.OK(t, sink.Close())
-	if err := errors.Join(sink.Close(), sink.Cancel()); err != nil { // the snapshot is closed already
+	if err := errors.Join(sink.Close(), sink.Cancel()); err != nil { // Cancel after Close changes nothing
 		t.Errorf("closed twice: %v", err)
 	}
 	return sink.ID()
@@ -217,7 +217,7 @@ func TestSnapshotFoundIsDurable(t *testing.T) {
 		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, 1)))
 		fs := power.Mount()
 		store, err := Open(fs, "/snapshots", 1)
-		if err = errors.Join(err, fs.SyncDir("/")); err != nil { // openStores does this, too
+		if err = errors.Join(err, fs.SyncDir("/")); err != nil { // a starting server does this in openStores
 			t.Fatal(err)
 		}
 		sink := must.Get(store.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)

@@ -35,7 +35,7 @@ func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 	data := string(WithVersion([]byte(text), 0x10000002a))
 	got, version := Parse(data)
 	for i := range got {
-		if list[i].Election == "" { // Text chooses a port
+		if list[i].Election == "" { // no port was given, so Text has chosen one
 			got[i].Election = ""
 		}
 	}

@@ -53,7 +53,8 @@ func askAdmin(addr string) error {
 // A port with TLS refuses clear text unless it is configured to accept both. A silent caller does not keep
 // other callers out.
 func TestPortsWithTLS(t *testing.T) {
-	secure := httptest.NewTLSServer(http.NotFoundHandler()) // only its certificate and its client are used
+	// This server gets no requests: only its certificate and its client are used.
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(secure.Close)
 	for _, clear := range []bool{false, true} {
 		inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -66,7 +67,7 @@ func TestPortsWithTLS(t *testing.T) {
 		t.Cleanup(func() { s.Close(); <-done })
 		dialAdmin(t, inner.Addr().String(), "")
 		for scheme, taken := range map[string]bool{"http": clear, "https": true} {
-			for range 2 { // the second time on the same connection
+			for range 2 { // twice, the second time on the same connection
 				r, err := secure.Client().Get(scheme + "://" + inner.Addr().String() + "/path")
 				text := []byte{}
 				if err == nil {

@@ -210,7 +210,7 @@ func TestLineForMemory(t *testing.T) {
 	expect.Equal(t, len(m.line), 1, "%d wait: len(m.line)", len(m.line))
 	expect.Equal(t, m.used, 440+300+10+250+10)
 	rich.Account().SetWatches(0)
-	m.leave(none) // the waiter `none` has already left the line
+	m.leave(none) // a waiter that has already left the line
 	if expect.Equal(t, len(m.line), 1, "%d wait: len(m.line)", len(m.line)) {
 		expect.That(t, !granted(own), "%d wait: want !granted(own)", len(m.line))
 	}

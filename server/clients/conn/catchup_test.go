@@ -23,7 +23,7 @@ import (
 // Events that a setWatches sends count among the frames that a connection may leave unread.
 func TestMissedEventsAreCountedAsFrames(t *testing.T) {
 	_, c := quiet(t, options.Options{MaxOutboxFrames: 3})
-	c.out.Hush() // no flusher may write the outbox
+	c.out.Hush() // keeps the flushers from writing the outbox
 	u := &catchUp{c: c, open: true}
 	for n := range 5 {
 		c.out.Ignore(c.out.Look().Frames) // as if the client had not read these frames for stuckTime
@@ -49,7 +49,7 @@ func TestMissedEventsLeaveInPieces(t *testing.T) {
 	c.from = new(address)
 	c.proof.IDs.Store(identity.Unproved("127.0.0.1", false))
 	c.replica = still{state.New("test")}
-	c.out.Hush() // no flusher may write the outbox
+	c.out.Hush() // keeps the flushers from writing the outbox
 	u, path := newCatchUp(c, 0), "/"+strings.Repeat("p", 2000)
 	for first := true; first || u.n > 0; first = false {
 		must.That(t, u.add(&u.step.Data, path), "the connection ended: %v", c.out.Look().Why)

@@ -21,7 +21,7 @@ func TestRequestsThatAreNotProposed(t *testing.T) {
 	expect.That(t, !c.propose(outbox.Pending{Xid: 1, Op: jute.OpSync}, state.Request{}), "it is proposed")
 	expect.Equal(t, c.out.Look().State, "dead", "c.out.Look().State")
 	expect.Equal(t, c.out.Look().Why, ends.Serving, "c.out.Look().Why")
-	c.replica = still{state.New("test")} // a replica that panics at a proposal
+	c.replica = still{state.New("test")} // this replica panics if a request is proposed
 	expect.That(t, !c.propose(outbox.Pending{Xid: 2, Op: jute.OpSync}, state.Request{}),
 		"it is proposed, too late")
 	expect.Equal(t, c.out.Pending(), 1)
@@ -73,7 +73,7 @@ func TestOutcomes(t *testing.T) {
 		owe(c.from, 100)
 		c.out.Push(outbox.Pending{Xid: 3, Op: x.op, Est: 7})
 		x.out.Steps = 50
-		c.out.Hush() // no flusher may write the outbox
+		c.out.Hush() // keeps the flushers from writing the outbox
 		if x.out.Unknown {
 			c.Done(&x.out, nil)
 		} else {

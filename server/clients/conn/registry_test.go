@@ -51,7 +51,7 @@ func TestConnectionsAreRegistered(t *testing.T) {
 	must.That(t, older == nil, "claimed: want older == nil")
 	_, ok = s.claim(conns[1], 7)
 	must.That(t, ok, "claimed")
-	s.remove(conns[0]) // the session of this connection now has another connection
+	s.remove(conns[0]) // another connection has taken over the session of this one
 	expect.Equal(t, s.Of(7), conns[1], "the first is removed: s.connOf(7)")
 	if expect.Equal(t, len(s.watchersFrom("a")), 1, "the first is removed") {
 		expect.That(t, conns[0].removed, "the first is removed: want conns[0].removed")
@@ -191,7 +191,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		{"that an operator ends", false, state.EndOperator, "ending"},
 	} {
 		s, c := quiet(t, options.Options{})
-		c.out.Hush() // no flusher may write the outbox
+		c.out.Hush() // keeps the flushers from writing the outbox
 		other := connFrom(s, new(address))
 		s.sessions[7], s.sessions[8] = c, other
 		if x.closing {

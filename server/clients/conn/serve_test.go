@@ -107,7 +107,7 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 		{name: "in a frame, at the end", bytes: part, ending: true},
 	} {
 		s, c := quiet(t, options.Options{})
-		s.start = s.start.Add(-time.Hour) // the server has run for an hour
+		s.start = s.start.Add(-time.Hour) // as if the server had run for an hour
 		nc := &deadlines{}
 		c.out.NC, c.timeout = nc, 10*time.Second
 		c.reader.in.Put(x.bytes)

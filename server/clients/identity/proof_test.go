@@ -37,7 +37,7 @@ func TestWhatCredentialsProve(t *testing.T) {
 	} {
 		var p Proof
 		p.IDs.Store(Unproved("127.0.0.1", false))
-		for range 2 { // the second time proves nothing new
+		for range 2 { // twice: the second time proves nothing new
 			expect.Equal(t, p.Prove(x.scheme, x.credentials, Super{Digest: super}, x.names), x.want, "%s %q", x.scheme, x.credentials)
 			ids := *p.IDs.Load()
 			if expect.Equal(t, len(ids), 1+x.ids, "%s %q: len(ids)", x.scheme, x.credentials) {

@@ -63,7 +63,7 @@ func TestReservedMemoryIsHeldInSteps(t *testing.T) {
 	} {
 		s, c := quiet(t, 0, 0, 0)
 		o := &c.Outbox
-		o.writing, o.flushing = x.waits, true // the waiting bytes are being written
+		o.writing, o.flushing = x.waits, true // as if the waiting bytes were being written
 		must.That(t, c.Reserve(x.size, x.now), "no memory")
 		expect.Equal(t, o.held, x.held, "%d bytes behind %d: o.held", x.size, x.waits)
 		expect.Equal(t, s.Memory.Used(), x.held,

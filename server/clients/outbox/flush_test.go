@@ -84,7 +84,7 @@ func TestFlushesOfAnOutbox(t *testing.T) {
 		expect.Equal(t, c.flushing, x.flushing, "%s: c.flushing", x.name)
 		expect.That(t, !c.own, "%s: the flush goes on: want !c.own", x.name)
 		expect.Equal(t, c.shut, x.halves > 0, "%s: c.shut", x.name)
-		if x.halves > 0 { // a late outcome may cause another flush
+		if x.halves > 0 { // flush again, as a late outcome may cause it
 			c.Flush()
 			expect.Equal(t, to.halves, 1, "%s: to.halves", x.name)
 			expect.That(t, c.shut, "%s: closed again: want c.shut", x.name)

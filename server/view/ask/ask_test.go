@@ -84,7 +84,8 @@ func TestSlowReadersLoseTheirAnswers(t *testing.T) {
 func TestARefusalIsNotZipped(t *testing.T) {
 	d, w, r := new(Desk), httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("Accept-Encoding", "gzip")
-	must.OK(t, d.outgoing.Send("10.0.0.1:1", 128<<20, func() error { // as many bytes as may be under way
+	// All answers together may have this many bytes under way.
+	must.OK(t, d.outgoing.Send("10.0.0.1:1", 128<<20, func() error {
 		d.SendBytes(w, r, "text/plain", bytes.Repeat([]byte("x"), 2<<10))
 		return nil
 	}))
@@ -226,7 +227,7 @@ func TestAnswersOfADesk(t *testing.T) {
 		w := ask("GET", "/?size=2000", "If-None-Match", tag)
 		expect.Equal(t, fmt.Sprint(w.Code, w.Body.Len()), "304 0", "%s", tag)
 	}
-	for range 2 { // a zipper is used again
+	for range 2 { // twice, because a zipper is used again
 		w := ask("GET", "/?size=2000", "Accept-Encoding", "gzip")
 		expect.Equal(t, w.Header().Get("Content-Encoding"), "gzip")
 		text := must.Get(io.ReadAll(must.Get(gzip.NewReader(w.Body))(t)))(t)

@@ -70,7 +70,7 @@ func TestViolationIsReported(t *testing.T) {
 	m := newMeter(&benchFlags{Clients: 2, Goroutines: 1, Locks: 1, Recipe: "mutex", Fault: "none"})
 	valid := func() bool { return true }
 	l := m.locks[0]
-	l.writers.Add(1) // a writer is inside
+	l.writers.Add(1) // as if a writer were inside
 	m.hold(t.Context(), l, grant{valid: valid})
 	l.writers.Add(-1)
 	m.hold(t.Context(), l, grant{token: 7, valid: valid})

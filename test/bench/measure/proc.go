@@ -48,7 +48,7 @@ func memory(pid int, name string) int64 {
 func OnDisk(dir string) (size int64) {
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
-			return nil // files come and go
+			return nil // a file may be gone by now
 		}
 		if info, err := e.Info(); err == nil {
 			size += info.Sys().(*syscall.Stat_t).Blocks * 512

@@ -114,7 +114,7 @@ func run(s *settings) error {
 		defer v.Close()
 		fmt.Printf("* %s: %s\n", v.name, v.about(v.addr(0)))
 	}
-	memory, err := measureMemory(s, services) // before anything else makes the servers grow
+	memory, err := measureMemory(s, services) // first, because later measurements make the servers grow
 	if err != nil {
 		return err
 	}

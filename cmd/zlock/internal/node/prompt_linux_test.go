@@ -73,7 +73,7 @@ func TestTerminationEndsThePrompt(t *testing.T) {
 		err := <-ended
 		sig, ok := errors.AsType[*call.SignalError](err)
 		must.That(t, ok && sig.Sig == syscall.SIGTERM, "error %v", err)
-		person.Close() // so that the pending read ends
+		person.Close() // ends the read that still waits
 	}
 }
 

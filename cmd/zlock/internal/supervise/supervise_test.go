@@ -42,7 +42,7 @@ func TestWatchman(t *testing.T) {
 		"zlock dies":      {func(g *Guard) { _ = unix.Shutdown(int(g.conn.Fd()), unix.SHUT_WR) }, false},
 		"deadline passes": {func(g *Guard) { g.tell(in(50 * time.Millisecond)) }, false},
 		"deadline moves": {func(g *Guard) {
-			const first = 4 * time.Second // on a busy machine the next order may take long
+			const first = 4 * time.Second // long, because on a busy machine the next order may come late
 			g.tell(in(first))
 			g.tell(in(time.Hour))
 			time.Sleep(first + 2*guardLag)

@@ -232,7 +232,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 	a.says("lock_give", fmt.Sprintf(`{"ticket":%q}`, held.Ticket), "Call lock_take for a new ticket")
 	a.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, held.Ticket), "do not work under its lock")
 
-	// The ticket of agent b is given back without b's knowledge. To b this looks like an expiry.
+	// Another program gives back the ticket of agent b. To b this looks like an expiry.
 	must.OK(t, runCommandOf(Give(), url, nil, io.Discard, "--ticket-file", filepath.Join(two, queued.Ticket)),
 		"zlock give with the agent's file")
 	b.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, queued.Ticket), "is over")

@@ -81,7 +81,7 @@ func (s *Settings) tryDirectory(flag, dir string) {
 	at := dir
 	info, err := os.Stat(at)
 	for errors.Is(err, os.ErrNotExist) && at != filepath.Dir(at) {
-		at = filepath.Dir(at) // the server would create dir there
+		at = filepath.Dir(at) // dir does not exist: look where the server would create it
 		info, err = os.Stat(at)
 	}
 	switch {
