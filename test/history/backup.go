@@ -30,6 +30,9 @@ func (b *Backup) String() string {
 	return fmt.Sprintf("backup of server %s at zxid %d, with %d nodes", b.Server, b.Zxid, len(b.Nodes))
 }
 
+// super is the user that may read everything.
+var super = []jute.ID{{Scheme: "super"}}
+
 // backup compares a backup with the model.
 func (c *checker) backup(b *Backup, record int) {
 	kids := map[string][]string{}
@@ -54,5 +57,6 @@ func (c *checker) backup(b *Backup, record int) {
 		}
 		c.compare(n, &x.Stat, b.Zxid, record)
 		c.compareData(n, x.Data, record)
+		c.compareACL(n, x.ACL, super, b.Zxid, record)
 	}
 }

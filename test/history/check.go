@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree/watches"
 )
 
 // Check returns what is wrong with a history, or nothing if the history is possible.
@@ -61,6 +62,8 @@ type conn struct {
 	first   int64 // no write of an older connection has a zxid above this
 	expect  []expected
 	catchUp map[int][]*Event // by the record of a setWatches: the events before its reply
+	ids     []jute.ID
+	doubts  map[string][]watches.Kind // watches that may be used up, by path
 }
 
 // sess is what the checker knows of a session.
@@ -121,6 +124,7 @@ func (c *checker) index() {
 		switch {
 		case r.Connect != nil:
 			k := c.conn(r.Connect.Conn, r.Connect.Session, r.Connect.Start)
+			k.ids = r.Connect.IDs
 			if r.Connect.New && (len(c.sessions[k.session].conns) > 1 || len(k.records) > 0) {
 				c.fail("G14", i, "session %#x was given twice", k.session)
 			}

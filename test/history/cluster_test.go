@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/rights"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/watches"
 )
@@ -24,8 +25,9 @@ type fakeCluster struct {
 	session int64
 	dead    map[int64]bool // sessions whose end is in the log
 	lossy   bool
-	flat    bool  // nodes like those of package workload: few, all below one node
-	late    []*Op // lost writes that may still arrive
+	flat    bool              // nodes like those of package workload: few, all below one node
+	late    []*Op             // lost writes that may still arrive
+	ids     map[int][]jute.ID // the identities of each connection's client
 }
 
 type entry struct {
@@ -61,7 +63,7 @@ type fakeConn struct {
 
 func newFakeCluster(seed uint64, lossy bool) *fakeCluster {
 	f := &fakeCluster{rnd: rand.New(rand.NewPCG(seed, 5)), dead: map[int64]bool{}, lossy: lossy,
-		session: 1 << 56}
+		session: 1 << 56, ids: map[int][]jute.ID{}}
 	for range 3 {
 		f.servers = append(f.servers, &fakeServer{tree: tree.New(), watches: watches.New[*fakeConn](),
 			closed: map[int64]bool{}})
@@ -133,7 +135,8 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	}
 	f.conns++
 	c.conn = &fakeConn{id: f.conns, client: c, server: s}
-	f.add(Record{Connect: &Connect{c.name, f.conns, c.session, fresh, c.last, 0, start, f.now}})
+	f.ids[f.conns] = f.identities(c.name)
+	f.add(Record{Connect: &Connect{c.name, f.conns, c.session, fresh, c.last, 0, start, f.now, f.ids[f.conns]}})
 	if o := c.watches.Request(c.last); o != nil {
 		f.send(c, *o)
 	}
@@ -259,7 +262,7 @@ func (f *fakeCluster) apply(s *fakeServer) {
 		s.tree.CloseSession(ch, e.op.Session)
 		f.dead[e.op.Session] = true
 	default:
-		ch.Session = e.op.Session
+		ch.Session, ch.IDs = e.op.Session, f.ids[e.op.Conn]
 		reply, code, changed = s.tree.Apply(ch, e.op.Op, e.op.Body(), nil)
 	}
 	if changed {
@@ -267,7 +270,11 @@ func (f *fakeCluster) apply(s *fakeServer) {
 	}
 	for i := range ch.Events {
 		ev := &ch.Events[i]
-		s.watches.Fire(ev.Type, ev.Path, func(k *fakeConn) { f.event(k, s.zxid, ev.Type, ev.Path) })
+		s.watches.Fire(ev.Type, ev.Path, func(k *fakeConn) {
+			if ev.ACL.Allows(f.ids[k.id], jute.PermRead) {
+				f.event(k, s.zxid, ev.Type, ev.Path)
+			}
+		})
 	}
 	if e.conn != nil && e.conn.server == s && len(e.conn.queue) > 0 && e.conn.queue[0] == e.op {
 		if e.op.Code = code; code == jute.OK {
@@ -281,7 +288,7 @@ func (f *fakeCluster) apply(s *fakeServer) {
 // serve() answers a read.
 func (s *fakeServer) serve(k *fakeConn, o *Op, f *fakeCluster) {
 	if o.Watches != nil {
-		s.tree.CatchUp(nil, o.Watches,
+		s.tree.CatchUp(f.ids[k.id], o.Watches,
 			func(kind watches.Kind, path string) { s.watches.Add(k, path, kind) },
 			func(t jute.EventType, path string) { f.event(k, -1, t, path) })
 		return
@@ -294,6 +301,10 @@ func (s *fakeServer) serve(k *fakeConn, o *Op, f *fakeCluster) {
 		return
 	}
 	info, ok := s.tree.Get(o.Path)
+	if _, perm := o.needs(); ok && perm != 0 && !rights.Allowed(info.ACL, f.ids[k.id], perm) {
+		o.Code = jute.NoAuth
+		return
+	}
 	kind := watches.Data
 	if o.Op == jute.OpGetChildren2 {
 		kind = watches.Child
@@ -311,6 +322,8 @@ func (s *fakeServer) serve(k *fakeConn, o *Op, f *fakeCluster) {
 		o.Value = slices.Clone(info.Data)
 	case jute.OpGetChildren2:
 		o.Children = s.tree.Children(o.Path)
+	case jute.OpGetACL:
+		o.ACL = shown(info.ACL, f.ids[k.id])
 	}
 }
 
@@ -340,7 +353,9 @@ func (f *fakeCluster) randomOp() Op {
 		return Op{Step: Step{Op: jute.OpGetData, Path: path}, Watch: watch}
 	case n < 45:
 		return Op{Step: Step{Op: jute.OpGetChildren2, Path: list}, Watch: watch}
-	case n < 47:
+	case n < 46:
+		return Op{Step: Step{Op: jute.OpGetACL, Path: path}}
+	case n < 48:
 		return Op{Step: Step{Op: jute.OpAddWatch, Path: path}, Mode: f.rnd.Int32N(2)}
 	case n < 50:
 		return Op{Step: Step{Op: jute.OpSync, Path: path}}
@@ -358,20 +373,47 @@ func (f *fakeCluster) randomOp() Op {
 	return Op{Step: f.randomStep(path, version)}
 }
 
+// user() is the identity of a client.
+func user(name string) jute.ID { return jute.ID{Scheme: "digest", ID: name + ":hash"} }
+
+// identities() returns the identities of a client on a new connection.
+func (f *fakeCluster) identities(name string) []jute.ID {
+	switch f.rnd.IntN(4) {
+	case 0:
+		return nil
+	case 1:
+		return []jute.ID{user(name), user(f.clients[f.rnd.IntN(len(f.clients))].name)}
+	}
+	return []jute.ID{user(name)}
+}
+
+// acl returns a random ACL, which gives one client everything.
+func (f *fakeCluster) acl() []jute.ACL {
+	all := jute.ACL{Perms: jute.PermAll, ID: user(f.clients[f.rnd.IntN(len(f.clients))].name)}
+	switch f.rnd.IntN(8) {
+	case 0:
+		return []jute.ACL{all}
+	case 1:
+		return []jute.ACL{{Perms: f.rnd.Int32N(32), ID: jute.WorldAnyone[0].ID}, all}
+	}
+	return nil
+}
+
 func (f *fakeCluster) randomStep(path string, version int32) Step {
 	switch n := f.rnd.IntN(20); {
 	case n < 4:
-		return Step{Op: jute.OpCreate, Path: path, Data: f.value()}
+		return Step{Op: jute.OpCreate, Path: path, Data: f.value(), ACL: f.acl()}
 	case n < 6:
-		return Step{Op: jute.OpCreate2, Path: path, Data: f.value()}
+		return Step{Op: jute.OpCreate2, Path: path, Data: f.value(), ACL: f.acl()}
 	case n < 8:
-		return Step{Op: jute.OpCreate, Path: path, Data: f.value(), Flags: 1}
+		return Step{Op: jute.OpCreate, Path: path, Data: f.value(), ACL: f.acl(), Flags: 1}
 	case n < 11:
-		return Step{Op: jute.OpCreate2, Path: path + "/n-", Data: f.value(), Flags: 2 + f.rnd.Int32N(2)}
+		return Step{Op: jute.OpCreate2, Path: path + "/n-", Data: f.value(), ACL: f.acl(),
+			Flags: 2 + f.rnd.Int32N(2)}
 	case n < 15:
 		return Step{Op: jute.OpDelete, Path: path, Version: version}
 	case n < 16:
-		return Step{Op: jute.OpSetACL, Path: path, Version: version}
+		return Step{Op: jute.OpSetACL, Path: path, Version: version, ACL: f.acl()}
 	}
 	return Step{Op: jute.OpSetData, Path: path, Data: f.value(), Version: version}
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Body returns the record of the request, as a client sends it. Every ACL is open.
+// Body returns the record of the request, as a client sends it.
 func (o *Op) Body() wire.Body {
 	switch o.Op {
 	case jute.OpGetData, jute.OpExists, jute.OpGetChildren2:
 		return wire.PathWatch(o.Path, o.Watch)
-	case jute.OpSync:
+	case jute.OpSync, jute.OpGetACL:
 		return wire.Path(o.Path)
 	case jute.OpAddWatch:
 		return wire.PathInt(o.Path, o.Mode)
@@ -39,9 +39,16 @@ func (s *Step) body() wire.Body {
 	case jute.OpSetData:
 		return wire.SetData(s.Path, s.Data, s.Version)
 	case jute.OpSetACL:
-		return wire.SetACL(s.Path, jute.WorldAnyone, s.Version)
+		return wire.SetACL(s.Path, s.acl(), s.Version)
 	}
-	return wire.Create(s.Path, s.Data, jute.WorldAnyone, s.Flags)
+	return wire.Create(s.Path, s.Data, s.acl(), s.Flags)
+}
+
+func (s *Step) acl() []jute.ACL {
+	if s.ACL == nil {
+		return jute.WorldAnyone
+	}
+	return s.ACL
 }
 
 // Decode reads the record of a successful reply. The first error in a multi becomes the code of the multi.
@@ -50,6 +57,12 @@ func (o *Op) Decode(d *jute.Decoder) {
 	case jute.OpGetData:
 		o.Value = slices.Clone(d.Buffer())
 		o.Stat = stat(d)
+	case jute.OpGetACL:
+		acl, _ := d.ACL()
+		for i := range acl {
+			acl[i].ID = jute.ID{Scheme: strings.Clone(acl[i].Scheme), ID: strings.Clone(acl[i].ID.ID)}
+		}
+		o.ACL, o.Stat = acl, stat(d)
 	case jute.OpExists:
 		o.Stat = stat(d)
 	case jute.OpGetChildren2:

@@ -40,6 +40,7 @@
 // client saw stays optional, and so does the moment when a silent session ended. The writes that are still
 // open relax only the checks that they could affect. A history without lost answers is checked exactly.
 //
-// The model knows nodes of all kinds, but no permissions and no quotas: workloads use open
-// ACLs. The history must record every client that changes nodes under [Options.Root].
+// The model knows nodes of all kinds and their ACLs, but no quotas. It asks package rights, which is not the
+// servers' code, what an ACL allows. The history must record every client that changes nodes under
+// [Options.Root].
 package history

@@ -38,6 +38,8 @@ type node struct {
 	owner       int64
 	swept       bool         // whether the servers may delete the node on their own
 	makers      []*looseStep // if the owner is not known: one of these steps made the node
+	acl         []jute.ACL   // nil: open
+	aclFrom     int64        // unanswered writes after this zxid may have changed the ACL
 	ctime       int64
 	mtime       int64 // 0: unknown
 	kids        map[string]*node
@@ -56,6 +58,7 @@ const unknown = -1
 // moment is the time of a change in the model.
 type moment struct {
 	zxid   int64
+	acked  bool // the change was acknowledged
 	exact  bool // the change has the zxid; otherwise it came at some time up to the zxid
 	end    bool // the events of the change come in no certain order, as at the end of a session
 	silent bool // no client received an event
@@ -75,7 +78,8 @@ type expected struct {
 	typ   jute.EventType
 	path  string
 	end   bool
-	event int // number of the event in the model
+	event int  // number of the event in the model
+	maybe bool // the event may have been kept from the client
 }
 
 func newModel(root string) model {
@@ -100,7 +104,10 @@ func (m *model) parent(path string) *node {
 func (c *checker) create(path string, s *Step, owner int64, m moment) *node {
 	n := &node{
 		path: path, czxid: m.stamp(), mzxid: m.stamp(), pzxid: m.stamp(),
-		data: s.Data, swept: swept(s), seen: m.zxid, seenState: m.zxid,
+		data: s.Data, swept: swept(s), acl: normal(s.ACL), seen: m.zxid, seenState: m.zxid,
+	}
+	if m.acked {
+		n.aclFrom = m.zxid
 	}
 	c.own(n, owner)
 	c.model.nodes[path] = n
@@ -116,8 +123,8 @@ func (c *checker) create(path string, s *Step, owner int64, m moment) *node {
 		p.seenMade = max(p.seenMade, p.made)
 		p.touchList(m)
 	}
-	c.tell(jute.EventCreated, path, m)
-	c.tell(jute.EventChildrenChanged, parentOf(path), m)
+	c.tell(jute.EventCreated, n, m)
+	c.tell(jute.EventChildrenChanged, c.model.parent(path), m)
 	return n
 }
 
@@ -160,8 +167,8 @@ func (c *checker) remove(n *node, m moment) {
 		p.seenGone = max(p.seenGone, p.gone)
 		p.touchList(m)
 	}
-	c.tell(jute.EventDeleted, n.path, m)
-	c.tell(jute.EventChildrenChanged, parentOf(n.path), m)
+	c.tell(jute.EventDeleted, n, m)
+	c.tell(jute.EventChildrenChanged, c.model.parent(n.path), m)
 }
 
 func (n *node) touchList(m moment) {
@@ -178,7 +185,7 @@ func (c *checker) setData(n *node, s *Step, m moment) {
 	n.data, n.dataUnknown = s.Data, false
 	n.version++
 	n.mzxid, n.mtime = m.stamp(), 0
-	c.tell(jute.EventDataChanged, n.path, m)
+	c.tell(jute.EventDataChanged, n, m)
 }
 
 // mayEnd reports whether the session can have ended at or before `zxid` although no client closed it.
@@ -187,25 +194,40 @@ func (c *checker) mayEnd(id, zxid int64) bool {
 	return !s.ended && s.closed == 0 && s.alive < zxid
 }
 
-// tell() fires an event. If m.exact is false, no client saw the zxid of the change, so no connection received
-// the event. Then tell() fires only one-shot watches: their clients read the node when they set the watch, so
-// they saw the node before the change and have missed the event. A lasting watch may have been set after the
-// change, because setting it needs no read of the node.
-func (c *checker) tell(typ jute.EventType, path string, m moment) {
-	if !c.within(path) || m.silent {
+// tell() fires an event of a node, for the clients that may read the node. If m.exact is false, no client saw
+// the zxid of the change, so no connection received the event. Then tell() fires only one-shot watches: their
+// clients read the node when they set the watch, so they saw the node before the change and have missed the
+// event. A lasting watch may have been set after the change, because setting it needs no read of the node.
+func (c *checker) tell(typ jute.EventType, n *node, m moment) {
+	if n == nil || !c.within(n.path) {
+		return
+	}
+	if m.silent {
+		c.hide(typ, n, m)
 		return
 	}
 	c.model.events++
+	var doubtful []int
 	note := func(id int) {
 		k := c.conns[id]
-		if n := len(k.expect); n == 0 || k.expect[n-1].event != c.model.events {
-			k.expect = append(k.expect, expected{m.zxid, typ, path, m.end, c.model.events})
+		yes, no := c.may(n, id, jute.PermRead, m.zxid)
+		if last := len(k.expect); yes && (last == 0 || k.expect[last-1].event != c.model.events) {
+			k.expect = append(k.expect, expected{m.zxid, typ, n.path, m.end, c.model.events,
+				no || k.doubts[n.path] != nil})
+		}
+		if k.doubts[n.path] != nil {
+			doubtful = append(doubtful, id)
 		}
 	}
-	e := tree.Event{Type: typ, Path: path}
+	e := tree.Event{Type: typ, Path: n.path}
 	c.model.oneShot.Fire(e.Type, e.Path, note)
 	if m.exact {
 		c.model.lasting.Fire(e.Type, e.Path, note)
+	}
+	for _, id := range doubtful {
+		for _, k := range c.conns[id].doubts[n.path] {
+			c.watch(id, n.path, k)
+		}
 	}
 }
 

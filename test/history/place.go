@@ -287,7 +287,7 @@ func (c *checker) resolveLists(f *facts, m moment) {
 		}
 		n.pzxid, n.pzLoose = m.zxid, false
 		for range times {
-			c.tell(jute.EventChildrenChanged, path, m)
+			c.tell(jute.EventChildrenChanged, n, m)
 		}
 	}
 }

@@ -16,13 +16,14 @@ type hist struct {
 	now     time.Duration
 	seq     int
 	session map[int]int64
+	ids     map[int][]jute.ID
 }
 
 func (h *hist) attach(conn int, session int64, fresh bool, last int64) {
 	h.now += 10
 	h.session[conn] = session
 	h.records = append(h.records, Record{Connect: &Connect{"c", conn, session, fresh, last, 0, h.now,
-		h.now + 1}})
+		h.now + 1, h.ids[conn]}})
 }
 
 // do() adds a request that was answered.
@@ -75,6 +76,12 @@ func (h *hist) backup(zxid int64, paths ...string) *Backup {
 
 func create(path string, flags int32) Op {
 	return Op{Step: Step{Op: jute.OpCreate, Path: path, Created: path, Data: []byte("d"), Flags: flags}}
+}
+
+// withACL() gives a request an ACL that allows one client everything.
+func withACL(o Op, name string) Op {
+	o.ACL = []jute.ACL{{Perms: jute.PermAll, ID: user(name)}}
+	return o
 }
 
 func createSeq(prefix, created string) Op {
@@ -157,7 +164,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"refusal from an old state", []string{"G1"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/a", 0))
 			h.do(1, 6, remove("/a"))
-			h.do(2, pick(bug, int64(5), 6), refused(create("/a", 0), pick(bug, jute.NodeExists, jute.NoAuth)))
+			h.do(2, pick(bug, int64(5), 6), refused(create("/a", 0), pick(bug, jute.NodeExists, jute.BadArguments)))
 		}},
 		{"backup older than an answer before it", []string{"G7"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/a", 0))
@@ -180,6 +187,51 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			b := h.backup(6, "/a")
 			b.Nodes[1].Stat.Mzxid, b.Nodes[1].Stat.Version = 6, 1
 			b.Nodes[1].Data = []byte(pick(bug, "d", "e"))
+		}},
+		{"read that the ACL forbids", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, withACL(create("/a", 0), pick(bug, "a", "b")))
+			h.do(2, 6, get("/a", "d"))
+		}},
+		{"read refused though the ACL allows it", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, withACL(create("/a", 0), pick(bug, "b", "a")))
+			h.do(2, 6, refused(get("/a", ""), jute.NoAuth))
+		}},
+		{"child created under a foreign ACL", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.do(1, 6, withACL(Op{Step: Step{Op: jute.OpSetACL, Path: "/a", Version: -1}}, pick(bug, "a", "b")))
+			h.do(2, 7, create("/a/x", 0))
+		}},
+		{"delete refused though the parent allows it", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.do(1, 6, withACL(create("/a/x", 0), "a"))
+			h.do(2, 7, refused(remove("/a/x"), pick(bug, jute.NoAuth, jute.BadArguments)))
+		}},
+		{"older ACL read", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.do(1, 6, withACL(Op{Step: Step{Op: jute.OpSetACL, Path: "/a", Version: -1}}, "b"))
+			h.do(2, 7, withACL(Op{Step: Step{Op: jute.OpGetACL, Path: "/a"}}, pick(bug, "a", "b")))
+		}},
+		{"hash of a password shown", []string{"G6"}, func(h *hist, bug bool) {
+			foreign := withACL(create("/a", 0), "a")
+			foreign.ACL = append(foreign.ACL, jute.ACL{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID})
+			h.do(1, 5, foreign)
+			read := Op{Step: Step{Op: jute.OpGetACL, Path: "/a", ACL: slices.Clone(foreign.ACL)}}
+			read.ACL[0].ID.ID = pick(bug, "a:hash", "a:x")
+			h.do(2, 6, read)
+		}},
+		{"event of a node that the client may not read", []string{"G16"}, func(h *hist, bug bool) {
+			h.do(2, 5, watching(exists("/a", jute.NoNode)))
+			h.do(1, 6, withACL(create("/a", 0), pick(bug, "a", "b")))
+			h.event(2, 6, jute.EventCreated, "/a")
+		}},
+		{"event kept from a client that may read", []string{"G17"}, func(h *hist, bug bool) {
+			h.do(2, 5, watching(exists("/a", jute.NoNode)))
+			h.do(1, 6, withACL(create("/a", 0), pick(bug, "b", "a")))
+			h.do(2, 7, simple(jute.OpPing))
+		}},
+		{"backup with another ACL", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, withACL(create("/a", 0), "a"))
+			h.backup(5, "/a").Nodes[1].ACL = withACL(create("", 0), pick(bug, "b", "a")).ACL
 		}},
 		{"acknowledged create lost", []string{"G6"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/a", 0))
@@ -546,7 +598,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		}},
 	} {
 		for _, bug := range []bool{false, true} {
-			h := &hist{session: map[int]int64{}}
+			h := &hist{session: map[int]int64{}, ids: map[int][]jute.ID{2: {user("b")}}}
 			c.run(h, bug)
 			bad := Check(h.records, Options{})
 			expect.That(t, bug || len(bad) <= 0, "%s: right history is refused: %v", c.name, bad)

@@ -74,21 +74,21 @@ func (c *checker) replay() {
 // write() applies an acknowledged write.
 func (c *checker) write(record int) {
 	o := c.records[record].Op
-	m := moment{zxid: o.Zxid, exact: true}
+	m := moment{zxid: o.Zxid, exact: true, acked: true}
 	switch o.Op {
 	case jute.OpCloseSession:
 		c.endSession(o.Session, c.facts[o.Zxid], m)
 	case jute.OpMulti:
 		for i := range o.Steps {
-			c.step(&o.Steps[i], o.Session, m, record)
+			c.step(&o.Steps[i], o, m, record)
 		}
 	default:
-		c.step(&o.Step, o.Session, m, record)
+		c.step(&o.Step, o, m, record)
 	}
 }
 
 // step() applies one successful step.
-func (c *checker) step(s *Step, session int64, m moment, record int) {
+func (c *checker) step(s *Step, o *Op, m moment, record int) {
 	path, before := s.Path, m.zxid-1
 	if isCreate(s.Op) && s.Created != "" {
 		path = s.Created
@@ -98,12 +98,13 @@ func (c *checker) step(s *Step, session int64, m moment, record int) {
 	}
 	var n *node
 	if isCreate(s.Op) {
-		if n = c.makeNode(s, path, session, m, record); n == nil {
+		if n = c.makeNode(s, path, o.Session, m, record); n == nil {
 			return
 		}
 	} else if n = c.there(path, before, record, s.Op.String()+" succeeded"); n == nil {
 		return
 	}
+	c.permitted(s, o.Conn, before, record)
 	switch s.Op {
 	case jute.OpDelete:
 		c.catchUpVersion(n, s.Version, before, record)
@@ -129,6 +130,7 @@ func (c *checker) step(s *Step, session int64, m moment, record int) {
 			n.aversion += c.use(c.loose.acls[path], n.seenState, m.zxid, s.Stat.Aversion-n.aversion-1)
 		}
 		n.aversion++
+		n.acl, n.aclFrom = normal(s.ACL), m.zxid
 	case jute.OpCheck:
 		c.catchUpVersion(n, s.Version, before, record)
 		return
@@ -237,7 +239,7 @@ func (c *checker) look(record int) {
 		c.refusedMulti(o, record)
 	default:
 		if isWrite(o.Op) && o.Op != jute.OpCloseSession {
-			c.refused(&o.Step, o.Zxid, record)
+			c.refused(&o.Step, o, record)
 		}
 	}
 }
@@ -252,6 +254,9 @@ func (c *checker) read(o *Op, record int) {
 			c.watch(o.Conn, o.Path, watches.Data)
 		}
 		return
+	case jute.NoAuth:
+		c.forbidden(&o.Step, o.Conn, o.Zxid, record)
+		return
 	case jute.OK:
 	default:
 		return
@@ -260,6 +265,7 @@ func (c *checker) read(o *Op, record int) {
 	if n == nil {
 		return
 	}
+	c.permitted(&o.Step, o.Conn, o.Zxid, record)
 	if o.Op == jute.OpGetChildren || o.Op == jute.OpGetChildren2 {
 		c.compareChildren(n, o, record)
 	}
@@ -270,6 +276,8 @@ func (c *checker) read(o *Op, record int) {
 	switch o.Op {
 	case jute.OpGetData:
 		c.compareData(n, o.Value, record)
+	case jute.OpGetACL:
+		c.compareACL(n, o.ACL, c.ids(o.Conn), o.Zxid, record)
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		k = watches.Child
 	}
@@ -310,13 +318,16 @@ func (c *checker) compareChildren(n *node, o *Op, record int) {
 }
 
 // refused() checks that a write had to fail with the error it got.
-func (c *checker) refused(s *Step, zxid int64, record int) {
+func (c *checker) refused(s *Step, o *Op, record int) {
 	if !c.within(s.Path) {
 		return
 	}
+	zxid := o.Zxid
 	const why = "a write was refused"
 	parent := parentOf(s.Path)
 	switch s.Code {
+	case jute.NoAuth:
+		c.forbidden(s, o.Conn, zxid, record)
 	case jute.NoNode:
 		if !isCreate(s.Op) {
 			c.missing(s.Path, zxid, record, why)
@@ -343,6 +354,7 @@ func (c *checker) refused(s *Step, zxid int64, record int) {
 		if n == nil {
 			return
 		}
+		c.permitted(s, o.Conn, zxid, record) // the servers look at permissions first
 		version, list := n.version, c.loose.sets[s.Path]
 		if s.Op == jute.OpSetACL {
 			version, list = n.aversion, c.loose.acls[s.Path]
@@ -370,7 +382,7 @@ func (c *checker) refusedMulti(o *Op, record int) {
 				return
 			}
 		}
-		c.refused(s, o.Zxid, record)
+		c.refused(s, o, record)
 		return
 	}
 }

@@ -16,6 +16,8 @@ type Step struct {
 	Data    []byte
 	Flags   int32 // flags of a create
 	Version int32 // expected version of delete, setData, setACL and check; -1: any
+	// ACL is the ACL that a create or a setACL asks for, or that a getACL has read. nil: the open ACL.
+	ACL []jute.ACL `json:",omitempty"`
 
 	Code    jute.ErrCode
 	Created string     // path given to a created node
@@ -81,6 +83,8 @@ type Connect struct {
 	Timeout  time.Duration // granted timeout of the session; 0: not recorded
 	Start    time.Duration
 	End      time.Duration
+	// IDs are the identities that the client has proved on this connection, before its first request.
+	IDs []jute.ID `json:",omitempty"`
 }
 
 // Expired is a server's answer that a session has ended.

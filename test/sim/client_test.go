@@ -33,6 +33,8 @@ type Client struct {
 	Seed    uint64 // the seed of the requests; it and a request's number determine the request
 	// Only, if set, selects by number the requests that the client sends.
 	Only func(number int) bool
+	// User is the number of the user that the client is, mostly.
+	User int
 	// Bulk, if set, makes some values and identities large.
 	Bulk *rand.Rand
 	// Rest, if set, is called before each group of up to three requests, and returns how long the client pauses
@@ -93,11 +95,14 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	}
 	c.session = w.Session
 	x := &exchange{c: c, w: w, conn: c.Conns()}
+	proofs := c.proofs()
 	c.Record.Add(history.Record{Connect: &history.Connect{Client: c.Name, Conn: x.conn, Session: c.session.ID,
 		New: fresh, LastZxid: request.LastZxidSeen, Timeout: time.Duration(c.session.Timeout) * time.Millisecond,
-		Start: start, End: c.Clock()}})
-	if !x.identify() {
-		return true
+		Start: start, End: c.Clock(), IDs: proved(proofs)}})
+	for _, credentials := range proofs {
+		if _, err := w.Call(jute.OpAuth, wire.Auth("digest", credentials)); err != nil {
+			return true
+		}
 	}
 	if op := c.watches.Request(request.LastZxidSeen); op == nil || x.send(op) && x.receiveAll() {
 		x.run(stop)
@@ -112,13 +117,28 @@ func (c *Client) lose() {
 	c.session, c.watches, c.queue = wire.Session{}, history.NewWatches(), nil
 }
 
-// identify() gives some connections identities that are much longer than their requests.
-func (x *exchange) identify() bool {
-	if x.c.Bulk == nil || x.c.Bulk.IntN(3) > 0 {
-		return true
+// proofs() returns the credentials that the client shows on a new connection. Some clients show none, or also
+// those of another user, or identities that are much longer than their requests.
+func (c *Client) proofs() (list []string) {
+	k := c.Rand.IntN(8)
+	if k > 0 {
+		list = append(list, credentialsOf(c.User))
 	}
-	_, err := x.w.Call(jute.OpAuth, wire.Auth("digest", strings.Repeat("u", x.c.Bulk.IntN(12<<10))+":p"))
-	return err == nil
+	if k > 6 {
+		list = append(list, credentialsOf((c.User+1)%users))
+	}
+	if c.Bulk != nil && c.Bulk.IntN(3) == 0 {
+		list = append(list, strings.Repeat("u", c.Bulk.IntN(12<<10))+":p")
+	}
+	return list
+}
+
+// proved() returns the identities that credentials prove.
+func proved(proofs []string) (ids []jute.ID) {
+	for _, credentials := range proofs {
+		ids = append(ids, userID(credentials))
+	}
+	return ids
 }
 
 // exchange is the traffic on one connection.

@@ -27,6 +27,9 @@
 // goroutine sometimes waits for some milliseconds where it takes or releases a lock, stores a pointer or uses
 // a channel, like a thread that gets no processor.
 //
+// Each client is mostly one of six users. Some nodes have ACLs that forbid some users something. The history
+// checker judges every refusal, every answer and every event by the ACL at its zxid.
+//
 // Among the faults, servers are asked for backups. The history checker compares each backup with the state at
 // its zxid, which must not be older than the moment at which the backup was asked for.
 //

@@ -65,7 +65,7 @@ func simHistory(t *testing.T, seed uint64, d *day) {
 	for k := range 6 {
 		rng := rand.New(rand.NewPCG(seed, uint64(100+k)))
 		host := fmt.Sprintf("c%d", k)
-		w := &Client{Name: host, Dial: c.dial(host, rng),
+		w := &Client{Name: host, User: k, Dial: c.dial(host, rng),
 			Timeout: time.Duration(4+rng.IntN(10)) * time.Second, Pause: 200 * time.Millisecond,
 			Clock: rec.clock, Record: &rec.Recorder, Conns: func() int { return int(rec.conns.Add(1)) },
 			Rand: rng, Seed: seed<<8 + uint64(k), Only: c.only.of(fmt.Sprint(k))}
@@ -153,7 +153,7 @@ func (c *cluster) few(answered, events, turns, draws int) bool {
 	return answered < 170*n || events < 8*n || c.set.tickets && (turns < 30*n || draws < 20*n)
 }
 
-// makeRoot creates the node below which the clients work, and records that.
+// makeRoot creates the nodes below which the clients work, and records that.
 func (c *cluster) makeRoot(rec *observed) {
 	nc := must.Get(c.dialTo("c0", 1))(c.t)
 	w := wire.New(nc)
@@ -162,10 +162,13 @@ func (c *cluster) makeRoot(rec *observed) {
 	rec.Add(history.Record{Connect: &history.Connect{Client: "root", Session: w.Session.ID, New: true,
 		End: rec.clock()}})
 	start := rec.clock()
-	must.Get(w.Create(Root, nil, jute.FlagPersistent))(c.t)
-	rec.Add(history.Record{Op: &history.Op{Client: "root", Session: w.Session.ID, Seq: 1, Start: start,
-		End: rec.clock(), Zxid: w.Zxid,
-		Step: history.Step{Op: jute.OpCreate, Path: Root, Created: Root}}})
+	for k, path := range []string{Root, guarded} {
+		must.Get(w.Create(path, nil, jute.FlagPersistent))(c.t)
+		rec.Add(history.Record{Op: &history.Op{Client: "root", Session: w.Session.ID, Seq: 1 + k, Start: start,
+			End: rec.clock(), Zxid: w.Zxid,
+			Step: history.Step{Op: jute.OpCreate, Path: path, Created: path}}})
+		start = rec.clock()
+	}
 	w.CloseSession()
 }
 
