@@ -28,7 +28,11 @@ func (f *faults) backup(id uint32) {
 	slow := f.upTo(300 * time.Millisecond)
 	i := f.server(id)
 	if f.idle = i == nil; !f.idle {
-		f.wg.Go(func() { f.takeBackup(i, id, slow) })
+		f.wg.Go(func() {
+			if b := f.takeBackup(i, id, slow); b != nil {
+				f.rec.Add(history.Record{Backup: &b.Backup})
+			}
+		})
 	}
 }
 
@@ -43,9 +47,9 @@ func (s *slowly) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// takeBackup asks a server for a backup as an operator does. It returns nil if the server refuses. The
-// history checker judges what the backup holds. takeBackup itself checks that the backup can be read, and
-// compares its digest with the servers that are at its zxid.
+// takeBackup asks a server for a backup as an operator does. It returns nil if the server refuses. It checks
+// that the backup can be read, and compares its digest with the servers that are at its zxid. The history
+// checker can judge what the backup holds.
 func (c *cluster) takeBackup(i *server.Instance, id uint32, slow time.Duration) *backedUp {
 	beside := map[uint32]uint64{}
 	h := &backup.Handler{Source: func() backup.Source { return noting{i.Node(), c, beside} }, Log: logger(id),
@@ -80,7 +84,6 @@ func (c *cluster) takeBackup(i *server.Instance, id uint32, slow time.Duration) 
 		}
 		return true
 	})
-	c.rec.Add(history.Record{Backup: &b.Backup})
 	return b
 }
 

@@ -33,6 +33,10 @@
 // Among the faults, servers are asked for backups. The history checker compares each backup with the state at
 // its zxid, which must not be older than the moment at which the backup was asked for.
 //
+// At the end of most runs backups are restored to the cluster, with and without the sessions of the backup,
+// while a leader or a follower crashes or leadership moves. Clients must find exactly the sessions and nodes
+// that docs/data.md promises.
+//
 // In two of three seeds messages and disks keep to a grid of half a millisecond or a whole one. Many events
 // then happen at one instant, in an order that the seed chooses.
 //

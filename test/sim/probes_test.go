@@ -31,6 +31,9 @@ func (c *cluster) probes() {
 	}
 	wg.Wait()
 	c.changeLeaders()
+	if !c.set.tickets { // a restore may give back tickets that were given back
+		c.restores()
+	}
 }
 
 // together() runs two probes in parallel at each server.

@@ -158,6 +158,11 @@ var States = []State{
 	{"a server serves again soon after it stopped", "raftfsm/serving/serving.go",
 		"@\t\tg.o.Unavailable.Took(", "time.Since(g.offSince) < time.Second"},
 
+	{"a restore waits for a leader", "raftfsm/restore/restore.go",
+		"@\t\tif !signal.Pause(ctx, again) {", ""},
+	{"a restore takes a node from a session that has deleted it since", "raftfsm/state/staging.go",
+		"have, there := now.Get(path)\n@\t\treturn !there", "!there"},
+
 	// Sessions and clients
 	{"a request comes from a client that has attached elsewhere since", "raftfsm/state/state.go",
 		"\tok = ok && sess.Gen == r.Gen\n@", "!ok && sess.ID != 0"},
