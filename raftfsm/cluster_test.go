@@ -314,8 +314,8 @@ func TestServerAddedAgainIsNotTakenForARemovedOne(t *testing.T) {
 	must.That(t, !c.nodes[gone].Status().Removed, "it takes itself for removed")
 }
 
-// change() asks the server `by` to remove a server, or to add it again. An error does not count if the
-// members are as wanted: the leader may have changed on the way.
+// change() asks the server `by` to remove a server, or to add it again. It is no error if the server answers
+// that the change is already made: then an earlier try has succeeded, although its answer was lost.
 func (c *trio) change(by int, op change.Op, id uint32) {
 	c.t.Helper()
 	eventually(c.t, string(op), func() bool {

@@ -80,7 +80,7 @@ func TestChangeOfTheViewMayHaveTakenEffect(t *testing.T) {
 	expect.Has(t, err.Error(), "it is not known whether the change took effect")
 }
 
-// Start returns an error that names the reason if the server cannot have what its options ask for.
+// If the server cannot do what its options ask for, Start returns an error that names the reason.
 func TestStartRefusesWhatItCannotHave(t *testing.T) {
 	t.Parallel()
 	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -7,7 +7,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A table that replaces another one continues its ids, and refuses requests from older connections.
+// A table that succeeds another one gives out the ids that follow the other's ids. It raises the generations
+// of sessions, so that it refuses requests from older connections.
 func TestTableSucceedsAnother(t *testing.T) {
 	old, now := NewTable(7), NewTable(9)
 	for n := range byte(3) {

@@ -20,8 +20,8 @@ var sharing = map[string]string{
 	"tree/internal/nodes/node.go": "TestTreesShareNothingWithTheirInputs",
 }
 
-// In few places a string shares a buffer. Each of these places has a test, because a string that outlives its
-// buffer shows bytes of another client.
+// A string shares memory with a buffer in only a few places. Each of these places has a test, because a
+// string that outlives its buffer shows bytes of another client.
 func TestSharedMemoryHasItsTests(t *testing.T) {
 	shares := regexp.MustCompile(`unsafe\.(String|Slice)\(`)
 	files := must.Get(exec.Command("git", "-C", "..", "ls-files", "*.go").Output())(t)

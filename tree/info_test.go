@@ -194,8 +194,8 @@ func TestLongListsAreTakenAsTheyAre(t *testing.T) {
 	must.That(t, tr.Take(jute.OpGetChildren, 7, nil, "/long") == nil, "a list that may not be read")
 }
 
-// Maker makes the same tree from nodes of another source. A reader of the tree's snapshot meets each of these
-// nodes.
+// Maker builds the same tree from the nodes of a walk through a tree. A Reader of the new tree's snapshot
+// returns each of these nodes.
 func TestMakerMakesTheSameTree(t *testing.T) {
 	for seed := range uint64(5) {
 		tr := grown(seed, 1000).tree

@@ -374,7 +374,7 @@ func TestEndOfASessionPaysForData(t *testing.T) {
 	expect.That(t, c.Steps > 6000, "%d steps for 1 MB", c.Steps)
 }
 
-// A multiRead of missing nodes has short answers, and the same budget.
+// A multiRead of missing nodes ends at the budget of steps, although its answers are short.
 func TestMultiReadsOfNothingHoldTheirBudget(t *testing.T) {
 	var body []byte
 	for range bounds.MaxSteps {

@@ -35,8 +35,8 @@ func (c *closing) Close() error {
 	return c.Conn.Close()
 }
 
-// TestConnectionOutOfOrderIsClosed loses an answer. The server does not close the connection for that, so the
-// client must.
+// TestConnectionOutOfOrderIsClosed drops one answer, so that the xids of the next answers do not match the
+// requests. The server does not close the connection for that, so the client must.
 func TestConnectionOutOfOrderIsClosed(t *testing.T) {
 	leak.Check(t)
 	p := must.Get(faultproxy.New(zlocktest.Config{}.Start(t).Addr))(t)
@@ -184,8 +184,8 @@ func TestTroubleNamesTheCause(t *testing.T) {
 	}
 }
 
-// While a server that has accepted the connection does not answer, the trouble names that server. When it has
-// answered, there is no trouble.
+// If a server accepts the connection and then does not answer, Await and Trouble return an error that names
+// that server. After its answer, Trouble returns nil.
 func TestServerThatIsSilentIsNamed(t *testing.T) {
 	leak.Check(t)
 	asked, answer := make(chan bool, 1), make(chan bool)

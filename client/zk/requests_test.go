@@ -13,7 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A request of SendSoon is sent before later requests, and alone if no other request comes.
+// A request for which SendSoon was called goes out before later requests. If no other request comes, it goes
+// out alone.
 func TestSendSoon(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)

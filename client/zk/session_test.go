@@ -167,7 +167,7 @@ func TestLostAnswerIsNoticed(t *testing.T) {
 			set <- err
 		}()
 		soon(t, "the drop", rule.Acted())
-		n := must.Get(c.Get(ctx, "/r"))(t) // this answer comes in the place of the lost one
+		n := must.Get(c.Get(ctx, "/r"))(t) // its answer comes when the lost answer to Set is due
 		must.Equal(t, string(n.Data), "y", "read %q", n.Data)
 		is(t, soon(t, "the write", set), zk.ErrConnectionLost)
 	})
@@ -613,7 +613,7 @@ func TestEveryCallTellsOfARefusal(t *testing.T) {
 	})
 }
 
-// The traffic is counted as it passes.
+// Counters counts each request, and its bytes in both directions, as soon as the request is answered.
 func TestTrafficIsCounted(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		var n zk.Counters

@@ -133,7 +133,8 @@ func TestWatchesComeAlong(t *testing.T) {
 	})
 }
 
-// TestWatchesRefused checks that waiting callers are told when the next server does not take the watches.
+// TestWatchesRefused checks that waiting callers get EventLost if the next server refuses to set the watches
+// again.
 func TestWatchesRefused(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})

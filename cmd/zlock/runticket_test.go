@@ -165,8 +165,8 @@ func TestRunUnderATicketThatEnds(t *testing.T) {
 		"it says %s", text)
 }
 
-// A silent port does not shorten the time of COMMAND if another port answers. If none answers, COMMAND ends
-// before the ticket can end.
+// If one of the ports is silent but another one answers, COMMAND does not end early. If none answers, zlock
+// ends COMMAND before the ticket can end.
 func TestRunUnderATicketWhoseServersFail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("COMMANDs that outlive the time of a ticket")

@@ -20,7 +20,7 @@ while :; do date +%s%N >>"$1"; sleep .02; done
 END
 `
 
-// `stays` keeps a COMMAND running until the file with the suffix .go exists.
+// `stays` is a COMMAND that runs until a file exists whose name is its argument plus .go.
 const stays = `
 until [ -e "$1.go" ]; do sleep .02; done`
 

@@ -26,8 +26,8 @@ func entryOf(index uint64, r state.Request) *raft.Log {
 	return applied.Logged(index, entries.Block{Count: 1, Requests: r.Append(nil)})
 }
 
-// refuses() checks that a server with a doubtful state applies no entry, and hands out no snapshot and no
-// backup.
+// refuses() checks that a server that has stopped, because its state may be wrong, applies no entry and hands
+// out no snapshot and no backup.
 func refuses(t *testing.T, a *applied.State) {
 	t.Helper()
 	sessions := len(a.Sessions())

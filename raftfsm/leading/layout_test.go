@@ -67,9 +67,9 @@ func TestTicketsNeedEveryServer(t *testing.T) {
 	expect.That(t, !tm.o.State.HasTickets(), "tickets are allowed")
 }
 
-// The members are asked at their present addresses, before a cluster begins as well as later. A voter that
-// does not answer counts as a voter of an older release. Before the cluster begins, observers need not
-// answer.
+// The leader asks the members for their versions at their present addresses, before a cluster begins and
+// later. A voter that does not answer counts as a voter of an older release. Before the cluster begins,
+// observers need not answer.
 func TestMembersAreAskedWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	a := applied.New()

@@ -228,7 +228,7 @@ type ahead struct{ host }
 func (h *ahead) HasApplied(term, _ uint64) bool { return term == h.term }
 
 // A server that has already applied a snapshot reads the snapshot to its end and answers that it has taken
-// it. Raft does not get the snapshot, because raft would go back to it.
+// it. Raft does not get the snapshot, because raft would set the state back to it.
 func TestSnapshotThatIsAppliedAlreadyIsNotInstalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pipes{}

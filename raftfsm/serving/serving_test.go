@@ -44,7 +44,7 @@ type clients struct {
 func (c *clients) Serving(on bool)  { c.served.Store(on) }
 func (c *clients) ReadOnly(on bool) { c.read.Store(on); c.told++ }
 
-// world is a Service and all that it looks at. At first its server serves.
+// world is a Service together with everything that the Service uses. At first, its server serves clients.
 type world struct {
 	*Service
 	raft        fakeRaft
@@ -264,7 +264,8 @@ func TestServerLooksWhenItsStreamIsOpened(t *testing.T) {
 	})
 }
 
-// The leader's messages decide which entry a server must reach, and whether it answers pings.
+// A message of the leader tells a server at which entry the leader is. If it is a later entry than the server
+// has reached, the server lags behind. Pings are answered only for some time after such a message.
 func TestWordOfTheLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

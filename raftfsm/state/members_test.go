@@ -56,7 +56,8 @@ func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 	expect.That(t, !s.Configured(), "the members count as published")
 }
 
-// A snapshot keeps an operator's words. Without words, the snapshot has no field for them.
+// A snapshot keeps the text in which an operator described the members (OpWords). If there is no such text,
+// the snapshot has no field for it.
 func TestWordsAreKeptInSnapshots(t *testing.T) {
 	b := newBench(t)
 	none := b.s.header(Position{})

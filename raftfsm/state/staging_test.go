@@ -36,7 +36,7 @@ func (b *bench) stage(backup []byte) *bringer {
 	return &bringer{b, g}
 }
 
-// pieces() brings the backup in pieces of a size, and returns the last outcome.
+// pieces() brings the backup in pieces of `size` bytes, and returns the last outcome.
 func (b *bringer) pieces(backup []byte, size int) (o Outcome) {
 	b.t.Helper()
 	for at := 0; at < len(backup) && o.Code == jute.OK; at += size {

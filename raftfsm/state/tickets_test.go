@@ -228,7 +228,8 @@ func TestBackupWithTicketsNeedsAClusterWithThem(t *testing.T) {
 	expect.That(t, b.s.staged == nil, "the place for the backup is open")
 }
 
-// A restore that keeps sessions keeps the tickets of the backup. The ends of all other tickets are known.
+// After a restore that keeps sessions, the tickets of the backup continue. All other tickets have ended, and
+// the state knows why.
 func TestTicketsOverARestore(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprint("keep ", keep), func(t *testing.T) {

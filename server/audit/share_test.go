@@ -52,7 +52,8 @@ func TestAddressWritesItsShareOnly(t *testing.T) {
 	})
 }
 
-// A share that is full again is forgotten. Addresses beyond a limit use one share together.
+// A share from which nothing has been taken for a while is full again, so it is removed. The addresses beyond
+// the first maxShares use one share together.
 func TestSharesAreBounded(t *testing.T) {
 	s := &sink{}
 	at := time.Unix(0, 0)

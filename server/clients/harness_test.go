@@ -300,7 +300,7 @@ func idle(t testing.TB, o options.Options) *Server {
 	return s
 }
 
-// Bounds of package conn and of other packages. Tests of the whole server reach these bounds.
+// Bounds that package conn and other packages do not export. Tests of the whole server reach these bounds.
 const (
 	maxAuths      = 100
 	maxConnecting = 256

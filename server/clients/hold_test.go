@@ -43,7 +43,7 @@ func TestHoldSessions(t *testing.T) {
 		must.Get(list[i].Write(hello))(t)
 		must.Get(io.ReadFull(list[i], make([]byte, 4+36)))(t)
 	}
-	const width = 64 // number of goroutines that open sessions at once; the log then needs few entries
+	const width = 64 // number of sessions that are opened at once, so that they share entries of the log
 	var wg sync.WaitGroup
 	for w := range width {
 		wg.Go(func() {

@@ -93,8 +93,8 @@ func (n *fakeNode) ChangeMember(_ context.Context, c change.Change) error {
 	return nil
 }
 
-// A wish is carried out as several changes, each of one server. If a change fails, the earlier changes are
-// undone, or the answer says that the result is unknown.
+// A Wish for other members is carried out as several changes, each of one server. If a change fails, the
+// earlier changes are undone, or the answer says that the result is unknown.
 func TestWishIsCarriedOutOrTakenBack(t *testing.T) {
 	const four = "server.4=h4:2888:3888;2181"
 	unsafe := status.Errorf(status.Unsafe, "no majority")

@@ -7,7 +7,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A name that is known keeps its bytes, whatever the caller's buffer holds later.
+// `recent` keeps a copy of a name, so the name stays the same when the caller uses its buffer for something
+// else.
 func TestKnownNameKeepsItsBytes(t *testing.T) {
 	var r recent
 	buf := []byte("/app/lock")

@@ -218,9 +218,9 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 	for i, tc := range []struct {
 		name        string
 		mode        byte
-		holder      bool // whether another ticket holds first
+		holder      bool // whether another ticket holds the lock at first
 		comes, goes func(path string)
-		again       bool // whether the removed lock is made again, too late to stop this ticket
+		again       bool // whether the other lock is made again after the ticket has got its lock
 	}{
 		{"a lock without a number", exclusive, false, simple, simpleGoes, false},
 		{"a lock without a number, in a queue", exclusive, true, simple, simpleGoes, false},
@@ -277,7 +277,7 @@ func TestTicketThatHoldsAfterAnotherKindIsGoneStays(t *testing.T) {
 		comes  func(path string)
 		mode   byte
 		holder bool
-		atLast bool // whether the other lock comes only when the ticket gets its permits
+		atLast bool // whether the other lock is made only when the ticket gets its permits
 	}{{simple, exclusive, true, false}, {queue, permit, true, false}, {inQueue, permit, false, false},
 		{queue, permit, false, true}} {
 		path, own := fmt.Sprintf("/stays-%d", i), byte(60+i)

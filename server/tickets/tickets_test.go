@@ -406,7 +406,7 @@ func TestIdentities(t *testing.T) {
 }
 
 // TestK8 sends each request of a program twice, and loses the answer to each in turn. The ticket reaches the
-// same state as without a loss, and no place is left behind.
+// same state as without a loss, and leaves no extra contender behind.
 func TestK8EachAnswerMayBeLost(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)

@@ -108,7 +108,7 @@ func (r *rig) request(method, path string, header map[string]string, body string
 	return a, b
 }
 
-// get() sends a GET request, and checks that the answer is JSON of this version.
+// get() sends a GET request, and checks that the answer is JSON and that its version is 1.
 func (r *rig) get(code int, path string) object {
 	r.Helper()
 	a, b := r.request("GET", path, nil, "")

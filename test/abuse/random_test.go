@@ -36,7 +36,7 @@ const (
 	freeHolds   = 60 * time.Millisecond // holds may take this much more time: for one burst and one request
 )
 
-// draw is a random attack: the nodes that it finds, its identity and its requests.
+// draw is an attack with random properties: the nodes that it finds, its identity and its requests.
 type draw struct {
 	*rand.Rand
 	seed           uint64

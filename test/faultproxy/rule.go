@@ -26,8 +26,8 @@ const (
 	// Refused answers a request with an error code. The proxy sends the server a read instead of the request, so
 	// that the answer comes after the answers to earlier requests.
 	Refused
-	// Stash keeps a request for later and closes the connection: a server accepted the request,
-	// but it has had no effect yet.
+	// Stash keeps a request for later and closes the connection. The client sees a server that may have
+	// accepted the request; the request takes effect later.
 	Stash
 	// Unstash sends the stashed request before the frame, and drops the reply to the stashed request.
 	Unstash

@@ -122,9 +122,9 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 	return events
 }
 
-// The herd wakes all waiters at every release: n²/2 notifications for n writers. The better lock wakes one
-// waiter at each release: n notifications in all. With readers among the writers, the herd still gets several
-// times as many.
+// In `herd`, each release wakes all waiters: n writers get n(n-1)/2 notifications. In `orderly`, each release
+// wakes one waiter: n-1 notifications. With readers among the writers, `herd` still gets several times as
+// many.
 func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	beside(t)
 	for _, n := range []uint64{5, 10, 20} {

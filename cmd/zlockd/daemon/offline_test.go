@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// `varying` lists the parts of an answer that differ from run to run, and the text that replaces them in a
-// script.
+// `varying` lists the parts of a command's output that differ from run to run, and the text that stands for
+// each of them in a script.
 var varying = []struct {
 	form *regexp.Regexp
 	text string

@@ -146,7 +146,8 @@ func TestAddressWaitsBeyondItsBurst(t *testing.T) {
 	expect.Equal(t, a.Owed(), 0)
 }
 
-// The servers of the cluster are counted once a second. They are counted at once if no count is known.
+// CountDue says once a second that the servers of the cluster must be counted. While no count is known, it
+// always says so.
 func TestServersAreCountedOnceInASecond(t *testing.T) {
 	s := newShares(60)
 	for range 2 {

@@ -304,7 +304,7 @@ func TestBuffersOfAnOutboxAreKept(t *testing.T) {
 	expect.That(t, o.buf == nil, "what is dead keeps a buffer: want o.buf == nil")
 	expect.That(t, o.spare == nil, "what is dead keeps a buffer: want o.spare == nil")
 
-	// A buffer of up to quickSize grows. A longer buffer ends, and a new one begins.
+	// room() lets a buffer of up to quickSize bytes grow. After a longer buffer it begins another one.
 	for n, full := range map[int]int{quickSize: 0, quickSize + 1: 1} {
 		o = Outbox{queue: queue{buf: make([]byte, n)}}
 		o.room(KeepSize)

@@ -180,7 +180,8 @@ func TestFiredWatchesAreCounted(t *testing.T) {
 	expect.Equal(t, m.WatchBytes.Load(), int64(size))
 }
 
-// The flushers write an outbox that has got events, and the memory counts the bytes that wait in it.
+// Tell puts events into the outboxes of the clients. The flushers then write such an outbox, and the bytes
+// that wait in it count as used memory.
 func TestToldOutboxesAreWrittenAndCounted(t *testing.T) {
 	s, c := quiet(t, Bounds{}, 0, 0)
 	path := "/" + strings.Repeat("x", 1000)

@@ -132,8 +132,8 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 	}
 }
 
-// The tokens after the ticket are checked too. An exchange that has succeeded or failed accepts no further
-// token.
+// In an exchange, the tokens that follow the Kerberos ticket are checked, too. An exchange that has succeeded
+// or failed accepts no further token.
 func TestTheRestOfAnExchange(t *testing.T) {
 	key := newKey(20)
 	s, _ := newService(t, Names{}, keytab{{server, 4, key}})

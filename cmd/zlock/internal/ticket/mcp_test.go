@@ -179,7 +179,8 @@ func (a *agent) end() {
 	must.OK(a.t, <-a.ended, "the end of zlock mcp")
 }
 
-// Two agents pass a lock on with three tools. Their holds outlive the program, and the agents see no secret.
+// Two agents pass a lock from one to the other with the three tools of the MCP server. Their holds continue
+// after that server has ended, and the agents see no secret.
 func TestMCPPassesALockOn(t *testing.T) {
 	_, url := portForTickets(t)
 	one, two := t.TempDir(), t.TempDir()

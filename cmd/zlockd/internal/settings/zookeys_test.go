@@ -87,8 +87,8 @@ func zooCases(t *testing.T) (cases []zooCase) {
 	return cases
 }
 
-// A server reads each switch, number and list of a zoo.cfg as ZooKeeper does, or as the table says. If a
-// server and ZooKeeper read a word differently, access would be open or closed by mistake.
+// A server reads each switch, number and list of a zoo.cfg as ZooKeeper does, or as the table says. Otherwise
+// a zoo.cfg that was made for ZooKeeper could open or close access by mistake.
 func TestZooKeysAreReadAsZooKeeperDoes(t *testing.T) {
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, "myid"), []byte("1"), 0o600))
