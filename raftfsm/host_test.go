@@ -95,8 +95,29 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	d := memoryDisk(t, 1)
 	bare := &Node{id: 1, disk: d, promises: must.Get(form.LoadPromises(d, quietLog(t, 1)))(t)}
 	bare.addresses = newAddresses(bare)
-	g.Cluster = "c"
-	expect.OK(t, host{bare}.Admit(peer.Ask, &g))
+	// A server that waits for a cluster may take the place of the caller. Such a caller, which leads, may ask it
+	// questions. A caller without a cluster is a second server with one id.
+	for _, c := range []struct {
+		from    uint32
+		cluster string
+		p       peer.Purpose
+		want    string // why the server refuses the caller; empty: it admits the caller
+	}{
+		{2, "c", peer.Ask, ""},
+		{1, "c", peer.Ask, ""},
+		{1, "", peer.Ask, "two servers run with --id 1"},
+		{1, "c", peer.Raft, "two servers run with --id 1"},
+		{1, "c", peer.Link, "two servers run with --id 1"},
+	} {
+		g.From, g.Cluster = c.from, c.cluster
+		err := host{bare}.Admit(c.p, &g)
+		if c.want == "" {
+			expect.OK(t, err, "%+v", c)
+		} else if expect.Fails(t, err, "%+v", c) {
+			expect.Has(t, err.Error(), c.want, "%+v", c)
+		}
+	}
+	g.From, g.Cluster = 2, "c"
 	err := host{bare}.Admit(peer.Link, &g)
 	must.Fails(t, err)
 	expect.Has(t, err.Error(), "not formed yet")

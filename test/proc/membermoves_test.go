@@ -118,6 +118,44 @@ func TestMachineIsReplaced(t *testing.T) {
 	expect.Equal(t, got, lost.Peer, "it is at %s in the list", got)
 }
 
+// A running leader is replaced by a server on another machine, which starts with the leader's id on an empty
+// directory. The leader itself makes the change, and then the new server has its vote.
+func TestRunningLeaderIsReplaced(t *testing.T) { withoutAndWithTLS(t, 1, runningLeaderIsReplaced) }
+
+func runningLeaderIsReplaced(t *testing.T, e *ensemble) {
+	former, fresh := e.WaitLeader(), e.Servers[3]
+	c := dialZK(t, "", e.others(former)...)
+	must.Get(c.Create("/kept", []byte("x"), 0, zk.WorldACL(zk.PermAll)))(t)
+	id := strconv.Itoa(former.ID)
+	fresh.ID = former.ID
+	fresh.Set("--id", id)
+	for i, a := range former.Args {
+		switch a {
+		case "--peers":
+			fresh.Set(a, strings.Replace(former.Args[i+1], id+"="+former.Peer, id+"="+fresh.Peer, 1))
+		case "--peer-tls-cert", "--peer-tls-key":
+			fresh.Set(a, former.Args[i+1])
+		}
+	}
+	must.OK(t, fresh.Spawn())
+	fresh.AwaitLog("zlock member replace " + id)
+	must.Equal(t, e.Leader(), former, "the leader before the change")
+	rest := e.others(former)[:2]
+	e.must(rest[0], "replace", id, fresh.Peer)
+	must.OK(t, fresh.WaitReady())
+	must.Await(t, "the former leader serves no client", 30*time.Second, func() bool { return former.Mode() == "" })
+	former.Kill()
+	expect.Equal(t, e.roles(rest[0]), "1 voter, 2 voter, 3 voter")
+	expect.Equal(t, e.addr(rest[0], former.ID), fresh.Peer)
+	// The vote of the new server counts: without one of the others, it and the last one can write.
+	rest[1].Kill()
+	n := dialZK(t, "", fresh)
+	must.Await(t, "the two write", 30*time.Second, func() bool {
+		_, err := n.Set("/kept", []byte("y"), -1)
+		return err == nil
+	})
+}
+
 // started is a zlock member command that still runs.
 type started struct {
 	t    *testing.T
