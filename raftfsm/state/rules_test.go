@@ -3,12 +3,14 @@ package state
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/state/entries"
+	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
@@ -205,6 +207,64 @@ func TestG19NoRestoreRepeatsAName(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Names repeat after a restore only under a parent that was deleted after the backup. Each such node has a
+// higher fencing token than all nodes before the restore. Names of nodes in the backup do not repeat.
+func TestG19G20NamesOfADeletedParentRepeatWithHigherTokens(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		t.Run(fmt.Sprint("sessions are kept: ", keep), func(t *testing.T) {
+			b := newBench(t)
+			b.s.rules = newestRules
+			s := b.session()
+			give := func(s session.Session, parent string) (name string, token int64) {
+				t.Helper()
+				d := jute.NewDecoder(b.do(create(s, parent+"/lock-", 2))[0].Reply)
+				name, _ = d.String()
+				name = strings.Clone(name)
+				i, there := b.s.Tree().Get(name)
+				must.That(t, there, "%q is not there", name)
+				return name, i.Stat.Czxid
+			}
+			remove := func(path string) {
+				t.Helper()
+				body := jute.AppendInt(jute.AppendString(nil, path), -1)
+				must.Equal(t, b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpDelete, Body: body})[0].Code, jute.OK)
+			}
+			stored, given, highest := map[string]bool{}, map[string]bool{}, int64(0)
+			for _, p := range []string{"/stays", "/gone", "/again"} {
+				b.do(create(s, p, 0))
+				name, _ := give(s, p)
+				stored[name] = true
+			}
+			backup := backupOf(t, b.s)
+			for _, p := range []string{"/stays", "/gone", "/again"} {
+				for range 3 {
+					name, token := give(s, p)
+					given[name], highest = true, token
+				}
+			}
+			for _, p := range []string{"/gone", "/again"} {
+				for n := range 4 {
+					remove(fmt.Sprintf("%s/lock-%010d", p, n))
+				}
+				remove(p)
+			}
+			b.do(create(s, "/again", 0))
+			x := b.stage(backup)
+			x.pieces(backup, 1<<20)
+			must.Equal(t, b.do(x.g.Restore(keep))[0].Code, jute.OK)
+			other := b.session()
+			for _, p := range []string{"/stays", "/gone", "/again"} {
+				for range 5 {
+					name, token := give(other, p)
+					expect.Equal(t, given[name] && p == "/stays", false, "%q is given twice", name)
+					expect.That(t, token > highest, "%q has the token %d, after the token %d", name, token, highest)
+					expect.That(t, !stored[name], "%q, which is in the backup, is given twice", name)
+				}
+			}
+		})
 	}
 }
 
