@@ -209,13 +209,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 				os.MkdirAll(filepath.Dir(name), 0o700)
 				must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 			}
-			ca := certs.New(t, dir)
-			ca.Sign(t, "server", []string{"zlockd-1"})
-			key := must.Get(os.ReadFile(ca.File("server.key")))(t)
-			cert := must.Get(os.OpenFile(ca.File("server.pem"), os.O_APPEND|os.O_WRONLY, 0))(t)
-			if _, err := cert.Write(key); err != nil || cert.Close() != nil { // a store holds cert and key
-				t.Fatal(err)
-			}
+			store(t, dir)
 			args := slices.Clone(test.args)
 			for i := range args {
 				args[i] = strings.ReplaceAll(args[i], "$DIR", dir)
@@ -224,6 +218,17 @@ func TestZooKeysAreMapped(t *testing.T) {
 			expect.That(t, test.want(s), "got %+v", s)
 		})
 	}
+}
+
+// store() makes dir/server.pem, which holds a certificate and its key, and the authority dir/ca.pem.
+func store(t *testing.T, dir string) {
+	t.Helper()
+	ca := certs.New(t, dir)
+	ca.Sign(t, "server", []string{"zlockd-1"})
+	key := must.Get(os.ReadFile(ca.File("server.key")))(t)
+	cert := must.Get(os.OpenFile(ca.File("server.pem"), os.O_APPEND|os.O_WRONLY, 0))(t)
+	must.OK(t, expect.Err(cert.Write(key)))
+	must.OK(t, cert.Close())
 }
 
 // A server refuses to start empty in a directory with the data of a ZooKeeper, because all data would seem

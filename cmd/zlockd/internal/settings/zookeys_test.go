@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -49,6 +52,26 @@ var readings = map[string]func(*Settings) any{
 	"autopurge.snapRetainCount":       func(s *Settings) any { return s.SnapshotRetain },
 	"jute.maxbuffer":                  func(s *Settings) any { return s.MaxFrame },
 	"znode.container.checkIntervalMs": func(s *Settings) any { return s.SweepInterval.Milliseconds() },
+	"admin.forceHttps":                func(s *Settings) any { return s.AdminFiles.Cert != "" && !s.AdminClear },
+	"admin.portUnification":           func(s *Settings) any { return s.AdminFiles.Cert != "" && s.AdminClear },
+	"admin.needClientAuth":            func(s *Settings) any { return s.AdminFiles.CA != "" },
+
+	"kerberos.removeHostFromPrincipal":  func(s *Settings) any { return s.RemoveHost },
+	"kerberos.removeRealmFromPrincipal": func(s *Settings) any { return s.RemoveRealm },
+	"metricsProvider.exportJvmInfo":     func(s *Settings) any { return s.JVMMetrics },
+	"metricsProvider.httpPort":          func(s *Settings) any { return port(s.MetricsAddr) },
+	"secureClientPort": func(s *Settings) any {
+		if s.SecureAddr == "" {
+			return "none"
+		}
+		return port(s.SecureAddr)
+	},
+	"ssl.protocol":                  spoken,
+	"ssl.enabledProtocols":          spoken,
+	"ssl.quorum.clientAuth":         func(*Settings) any { return "NEED" },
+	"ensembleAuthName":              func(s *Settings) any { return list(slices.Sorted(slices.Values(Words(s.Ensemble)))) },
+	"sslQuorumPortUnification":      func(*Settings) any { return false },
+	"localSessionsUpgradingEnabled": func(*Settings) any { return false },
 	"ssl.clientAuth": func(s *Settings) any {
 		if s.TLSClientAuth == "" {
 			return "NEED"
@@ -69,6 +92,14 @@ var readings = map[string]func(*Settings) any{
 }
 
 func list(words []string) string { return "[" + strings.Join(words, ", ") + "]" }
+
+// spoken() returns the versions of TLS that the clients' ports speak.
+func spoken(s *Settings) any {
+	if s.TLS13 {
+		return "[TLSv1.3]"
+	}
+	return "[TLSv1.2, TLSv1.3]"
+}
 
 func port(addr string) string { return addr[strings.LastIndex(addr, ":")+1:] }
 
@@ -93,6 +124,7 @@ func TestZooKeysAreReadAsZooKeeperDoes(t *testing.T) {
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, "myid"), []byte("1"), 0o600))
 	must.OK(t, os.WriteFile(filepath.Join(dir, "users"), []byte("joe:secret\n"), 0o600))
+	store(t, dir)
 	for n, c := range zooCases(t) {
 		t.Run(fmt.Sprintf("%d %q", n, c.lines), func(t *testing.T) {
 			text := "dataDir=$DIR\n"
@@ -100,13 +132,57 @@ func TestZooKeysAreReadAsZooKeeperDoes(t *testing.T) {
 				text += "clientPort=2181\n"
 			}
 			got := "refused"
-			s, err := load(t, dir, text+c.lines+"\n", "--peer-insecure",
+			s, err := loadWith(t, anyRules{}, dir, text+c.lines+"\n", "--peer-insecure",
 				"--sasl-users", filepath.Join(dir, "users"))
 			if err == nil {
 				got = fmt.Sprint(readings[c.key](s))
 			}
 			expect.Equal(t, got, c.want, "%s (%v)", c.key, err)
 		})
+	}
+}
+
+// anyRules is a Kerberos that accepts all rules.
+type anyRules struct{ Kerberos }
+
+func (anyRules) CheckRules(string) error { return nil }
+
+// `texts` are the keys whose values are texts: names of files, users and addresses, rules, and names of
+// formats and classes. They are no switches, numbers or lists, so testdata/zookeys.table lacks them.
+var texts = []string{"dataDir", "superUser", "java.security.auth.login.config", "security.auth_to_local",
+	"DigestAuthenticationProvider.superDigest", "X509AuthenticationProvider.superUser", "dynamicConfigFile",
+	"clientPortAddress", "secureClientPortAddress", "admin.serverAddress", "metricsProvider.className",
+	"metricsProvider.httpHost", "ssl.keyStore.location", "ssl.trustStore.location", "ssl.quorum.keyStore.location",
+	"ssl.quorum.trustStore.location", "ssl.keyStore.type", "ssl.trustStore.type", "ssl.quorum.keyStore.type",
+	"ssl.quorum.trustStore.type"}
+
+// Each key of a zoo.cfg that is a switch, a number or a list has rows in testdata/zookeys.table, one of them
+// with an empty value. A key needs no rows if it is ignored whatever its value is.
+func TestEverySwitchNumberAndListIsInTheTable(t *testing.T) {
+	rows := map[string]string{}
+	for _, c := range zooCases(t) {
+		rows[c.key] += c.lines + "\n"
+	}
+	for key, r := range zooRules {
+		ignored := strings.HasPrefix(r.means, noEffect)
+		for _, value := range []string{"", "true", "false", "yes", "5", "none", "x"} {
+			s := new(Settings)
+			z := &zoo{s: s, flags: pflag.NewFlagSet("", pflag.ContinueOnError), seen: map[string]string{}}
+			ignored = ignored && r.apply(z, key, value) == nil
+		}
+		text := slices.Contains(texts, key)
+		switch _, has := rows[key]; {
+		case has:
+			expect.Equal(t, text, false, "%s has rows, and is a text", key)
+			expect.Has(t, rows[key], key+"=\n", "%s: a row with an empty value", key)
+			expect.That(t, readings[key] != nil, "%s has rows and no reading", key)
+		case !ignored && !text:
+			t.Errorf("%s has no rows in testdata/zookeys.table", key)
+		}
+	}
+	for _, key := range texts {
+		_, known := zooRules[key]
+		expect.That(t, known, "%s is not a key", key)
 	}
 }
 

@@ -2,13 +2,19 @@ import java.io.File;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.net.InetSocketAddress;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Properties;
+import java.util.Set;
+import java.util.TreeSet;
+import javax.security.auth.login.AppConfigurationEntry;
+import javax.security.auth.login.Configuration;
 
 /**
  * Tells how ZooKeeper reads a zoo.cfg. Standard input has texts that end in NUL. Each text is a key, a
@@ -18,6 +24,8 @@ import java.util.Properties;
  */
 public class ZooCfg {
     private static final String SERVER = "org.apache.zookeeper.server.";
+    private static final String PROMETHEUS =
+        "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider";
     private static File dir;
 
     public static void main(String[] args) throws Exception {
@@ -44,12 +52,16 @@ public class ZooCfg {
     private static String read(ClassLoader in, String key, String lines) throws Exception {
         File file = new File(dir, "zoo.cfg");
         String base = "dataDir=" + dir + "\n" + (lines.contains("clientPort") ? "" : "clientPort=2181\n");
-        Files.write(file.toPath(), (base + lines + "\n").getBytes(StandardCharsets.ISO_8859_1));
+        // Debian has no jar of the Prometheus provider. Its settings are read below as the provider reads them.
+        String known = lines.replace(PROMETHEUS, "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider");
+        Files.write(file.toPath(), (base + known + "\n").getBytes(StandardCharsets.ISO_8859_1));
         Class<?> type = in.loadClass(SERVER + "quorum.QuorumPeerConfig");
         Object config = type.getDeclaredConstructor().newInstance();
         try {
             type.getMethod("parse", String.class).invoke(config, file.getPath());
             return String.valueOf(observe(in, config, key));
+        } catch (IllegalArgumentException e) { // the server reads this key only after the file, and then ends
+            return "refused";
         } catch (InvocationTargetException e) {
             if (e.getCause() instanceof NoClassDefFoundError) {
                 throw e;
@@ -107,7 +119,45 @@ public class ZooCfg {
                 Object all = in.loadClass("org.apache.zookeeper.common.ZKConfig").getConstructor().newInstance();
                 return all.getClass().getMethod("getBoolean", String.class).invoke(all, "zookeeper." + key);
             }
-            case "ssl.clientAuth":
+            case "admin.forceHttps": case "admin.portUnification":
+                try { // the file of the keys does not exist, and only TLS reads it
+                    make(in, "admin.JettyAdminServer");
+                    return false;
+                } catch (InvocationTargetException e) {
+                    return true;
+                }
+            case "admin.needClientAuth": // from ZooKeeper 3.9 on
+                return Boolean.getBoolean("zookeeper." + key);
+            case "kerberos.removeHostFromPrincipal": case "kerberos.removeRealmFromPrincipal": {
+                Configuration none = new Configuration() {
+                    @Override
+                    public AppConfigurationEntry[] getAppConfigurationEntry(String name) {
+                        return new AppConfigurationEntry[0];
+                    }
+                };
+                Class<?> type = in.loadClass(SERVER + "auth.SaslServerCallbackHandler");
+                Method on = type.getDeclaredMethod("isSystemPropertyTrue", String.class);
+                on.setAccessible(true);
+                return on.invoke(type.getConstructor(Configuration.class).newInstance(none), "zookeeper." + key);
+            }
+            case "ensembleAuthName": {
+                Object names = field(in, "auth.EnsembleAuthenticationProvider",
+                    make(in, "auth.EnsembleAuthenticationProvider"), "ensembleNames");
+                return names == null ? "[]" : new TreeSet<Object>((Set<?>) names);
+            }
+            case "metricsProvider.exportJvmInfo":
+                return Boolean.parseBoolean(metrics(in, config, "exportJvmInfo", "true"));
+            case "metricsProvider.httpPort":
+                return new InetSocketAddress(Integer.parseInt(metrics(in, config, "httpPort", "7000"))).getPort();
+            case "ssl.protocol": case "ssl.enabledProtocols": {
+                Object util = in.loadClass("org.apache.zookeeper.common.ClientX509Util").getConstructor()
+                    .newInstance();
+                Object options = util.getClass().getMethod("getDefaultSSLContextAndOptions").invoke(util);
+                Field protocols = options.getClass().getDeclaredField("enabledProtocols");
+                protocols.setAccessible(true);
+                return Arrays.asList((String[]) protocols.get(options));
+            }
+            case "ssl.clientAuth": case "ssl.quorum.clientAuth":
                 return in.loadClass("org.apache.zookeeper.common.X509Util$ClientAuth")
                     .getMethod("fromPropertyValue", String.class).invoke(null,
                         System.getProperty("zookeeper." + key));
@@ -120,11 +170,11 @@ public class ZooCfg {
             case "znode.container.checkIntervalMs":
                 System.setProperty(key, System.getProperty("zookeeper." + key, ""));
                 return Integer.getInteger(key, 60000);
-            case "clientPort": {
-                Object address = field(in, "quorum.QuorumPeerConfig", config, "clientPortAddress");
-                return address == null ? "none" : ((java.net.InetSocketAddress) address).getPort();
+            case "clientPort": case "secureClientPort": {
+                Object address = field(in, "quorum.QuorumPeerConfig", config, key + "Address");
+                return address == null ? "none" : ((InetSocketAddress) address).getPort();
             }
-            case "portUnification":
+            case "portUnification": case "sslQuorumPortUnification": // ZooKeeper knows only the first name
                 return field(in, "quorum.QuorumPeerConfig", config, "shouldUsePortUnification");
             case "autopurge.snapRetainCount":
                 return field(in, "quorum.QuorumPeerConfig", config, "snapRetainCount");
@@ -135,6 +185,11 @@ public class ZooCfg {
             default:
                 return field(in, "quorum.QuorumPeerConfig", config, key);
         }
+    }
+
+    private static String metrics(ClassLoader in, Object config, String name, String missing) throws Exception {
+        Properties all = (Properties) field(in, "quorum.QuorumPeerConfig", config, "metricsProviderConfiguration");
+        return all.getProperty(name, missing);
     }
 
     private static Object make(ClassLoader in, String type) throws Exception {
