@@ -2,6 +2,7 @@ package clients
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 // However large a change is, each client gets all of its events if it reads them. The clients have one
 // address, and the server has its default limits. For all of them it keeps one copy of the events.
 func TestAllWhoReadHearOfALargeChange(t *testing.T) {
+	const shortest, longest, outbox = 50, 100, 64 << 10 // bytes that are charged for an event, and for an outbox
 	for _, x := range []struct {
 		watchers, nodes int
 		conns           int // limit of connections from the address; 0: the default
@@ -39,6 +41,9 @@ func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 				must.OK(t, c.AddWatch("/registry", jute.AddWatchRecursive))
 				watchers = append(watchers, c)
 			}
+			from := r.srv.conns.Of(owner.Session.ID).Account()
+			runtime.GC()
+			heap := &heapPeak{before: inUse()}
 			var wg sync.WaitGroup
 			for i, c := range watchers {
 				wg.Go(func() {
@@ -49,6 +54,9 @@ func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 								want == jute.EventCreated && f.Event.Path != fmt.Sprintf("/registry/server-%09d", n) {
 								t.Errorf("watcher %d, event %d: %+v, %v", i, n, f, err)
 								return
+							}
+							if n%1000 == 0 {
+								heap.grown()
 							}
 						}
 					}
@@ -68,8 +76,40 @@ func TestAllWhoReadHearOfALargeChange(t *testing.T) {
 			must.OK(t, owner.CloseSession())
 			wg.Wait()
 			eventually(t, "all memory is given back", func() bool { return r.measured("buffer_bytes") == 0 })
+			charged, grown := r.srv.conns.Memory.Most()+int(from.Watches()), heap.most.Load()
+			t.Logf("the address was charged %d KiB; the heap grew by %d MiB", charged>>10, grown>>20)
+			expect.That(t, charged < mostOfAnAddress, "the address was charged %d bytes", charged)
+			expect.That(t, grown < mostOfAnAddress, "the heap grew by %d bytes", grown)
+			// The events of a change are charged, once for all watchers of the address.
+			expect.That(t, charged >= x.nodes*shortest, "the address was charged %d bytes, want %d or more", charged,
+				x.nodes*shortest)
+			most := x.nodes*longest + x.watchers*outbox
+			expect.That(t, charged <= most, "the address was charged %d bytes, want at most %d", charged, most)
 		})
 	}
+}
+
+// mostOfAnAddress is by how many bytes the clients of one address may raise the memory of a server, as
+// docs/limits.md says.
+const mostOfAnAddress = 256 << 20
+
+// heapPeak is the largest growth of the heap at the moments at which grown() is called.
+type heapPeak struct {
+	before int64
+	most   atomic.Int64
+}
+
+func (p *heapPeak) grown() {
+	now := inUse() - p.before
+	for had := p.most.Load(); now > had && !p.most.CompareAndSwap(had, now); had = p.most.Load() {
+	}
+}
+
+// inUse() returns the bytes of the heap, with those that the garbage collector has not freed yet.
+func inUse() int64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // A client that does not read its events is closed. A client that reads them stays.

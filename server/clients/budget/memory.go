@@ -24,6 +24,7 @@ type Memory struct {
 
 	mu   sync.Mutex
 	used int
+	most int // the peak of `used`
 	held map[Holder]*holding
 	line []*waiting
 }
@@ -187,6 +188,7 @@ func (m *Memory) set(c Holder, part Part, n int, force bool) bool {
 	a.buffers.Add(int64(more))
 	h.part[part] = n
 	m.used += more
+	m.most = max(m.most, m.used)
 	if h.part == [2]int{} {
 		delete(m.held, c)
 	} else {
@@ -311,6 +313,13 @@ func (m *Memory) Used() int {
 	return m.used
 }
 
+// Most returns the largest number of bytes that the connections have held at one moment. It is for tests.
+func (m *Memory) Most() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.most
+}
+
 // Lend begins a loan: it counts a portion for an address, if the bounds allow it. `alone` says that the
 // address had no buffers before: then its bound does not matter. `free` says that no memory was in use: then
 // the bound of all memory does not matter. If the bound of the address forbids the loan, `own` is true.
@@ -325,6 +334,7 @@ func (m *Memory) Lend(from *Account, p *Portion, alone, free bool) (l *Loan, own
 			return nil, false
 		}
 		m.used += p.size
+		m.most = max(m.most, m.used)
 	}
 	p.loans++
 	from.buffers.Add(int64(p.size))
