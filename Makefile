@@ -101,7 +101,7 @@ farm: ## simulate new seeds until it is stopped, with LONG=1 long days; the outp
 	$(EXACT) -run Histories -timeout 0 -sim.hours 1e6 -sim.ways $(or $(WAYS),0) $(if $(LONG),-sim.long) -sim.ledger $(or $(LEDGER),ledger.jsonl) -sim.farm ../../bin/farm
 
 abuse: ## set hostile clients on servers under limits, an innocent one beside them (TIME for each, DRAWS random ones)
-	go test -count 1 -timeout 60m ./test/abuse -run RandomAttacks -abuse.draws $(or $(DRAWS),300) -abuse.strict -v
+	go test -count 1 -timeout 60m ./test/abuse -run 'RandomAttacks|EndsOfSessions' -abuse.draws $(or $(DRAWS),300) -abuse.strict -v
 	go test -count 1 -timeout 60m ./test/abuse -run Abuse -abuse.time $(or $(TIME),15s) -abuse.strict -v
 
 mutants: ## plant bugs in the server and see that the tests catch them

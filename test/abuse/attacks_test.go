@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -226,7 +227,7 @@ var attacks = append([]attack{
 			})
 		})
 	}},
-}, operatorAttacks...)
+}, slices.Concat(operatorAttacks, watchedAttacks)...)
 
 // ask() sends a request ten times before it reads. Then it reads slowly until the connection ends.
 func ask(c *wire.Conn, request []byte) error {

@@ -20,6 +20,11 @@
 // of the cache and waits longer, so an attack fails by its times only if three runs of the same
 // seed are beyond a bound: if the server itself is too slow, it is too slow each time.
 //
+// TestEndsOfSessions lets sessions with thousands of nodes end again and again, before watchers at their own
+// address and while operators' views are read. The end of a session has no budget: all its nodes go under one
+// zxid. So its hold of the state lock grows with the number of its nodes. With the sizes of this test, it must
+// stay within the bound of a request.
+//
 // TestTicketAbuse sets hostile callers on the port for tickets, with and without tokens. An innocent
 // caller's tickets and draws take at most twice as long, and nothing that the servers write or show
 // contains a secret or a token.
