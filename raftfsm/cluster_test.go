@@ -389,8 +389,8 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	eventually(t, "it serves", c.seen[away].serving.Load)
 	expect.That(t, c.has(away, "/n49"), "it serves without what it missed")
 	expect.That(t, c.seen[away].resetCount() != 0, "it needed no snapshot, so this test shows nothing")
-	// Each restart reads the server's own snapshot. After the last entry of the snapshot, its log must not hold
-	// an entry that the leader lacks.
+	// Each round restarts the server from its own snapshot. After the snapshot's last entry, the server's log
+	// must not hold an entry that the leader lacks.
 	for range 5 {
 		stop(t, c.nodes[away])
 		c.start(away)

@@ -22,7 +22,7 @@ func TestR12TermLeavesNothingBehind(t *testing.T) {
 	expect.Equal(t, tm.Number(), n.raft.CurrentTerm(), "number of the term")
 	expect.That(t, won > 0, "a server that leads has won no term")
 	expect.That(t, tm.Deadlines().All()[a.s.Session.ID] > 0, "a session has no deadline")
-	n.leadership.Note(false) // raft notes this when the leadership is lost
+	n.leadership.Note(false) // as raft does when the server loses the leadership
 	eventually(t, "it leads no more", func() bool { return n.leader.Term() == nil })
 	eventually(t, "its deadlines are gone", func() bool { return n.fsm.Deadlines() == nil })
 	expect.That(t, !tm.Heard(a.s.Session.ID), "the term goes on")

@@ -234,7 +234,7 @@ func TestF4ServerOfAnotherReleaseIsRefused(t *testing.T) {
 		{peer.Version, peer.Version + 3, true},
 		{peer.Version + 1, peer.Version + 3, false},
 		{0, peer.Oldest - 1, false},
-		{0, 0, false}, // names no versions
+		{0, 0, false}, // the greeting names no versions
 	} {
 		g := host{n}.Greeting(n.id)
 		g.From, g.To, g.Oldest, g.Version = n.id, n.id, c.oldest, c.version

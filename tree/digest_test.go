@@ -67,8 +67,8 @@ func TestDigestMixesAllOfANode(t *testing.T) {
 	expect.That(t, alone.Digest() != withChild.Digest(), "the number of children is not in the digest")
 }
 
-// A change also mixes in what it changes outside its node: the counter of the parent, and the text of a
-// quota.
+// A change mixes into the digest also what it changes outside its node: the counter of the parent, and the
+// text of a quota.
 func TestDigestMixesWhatChangesBesideTheNode(t *testing.T) {
 	plain := func(text string, counter int32) tree.Info {
 		return tree.Info{ACL: jute.WorldAnyone, Data: []byte(text), Counter: counter}
@@ -112,7 +112,8 @@ func TestDigestMixesEveryByte(t *testing.T) {
 	}
 }
 
-// Servers of two releases compare digests, so a change must mix in the same values as before.
+// Servers of two releases compare digests, so a change must mix the same values into the digest in every
+// release.
 func TestDigestIsThatOfTheRelease(t *testing.T) {
 	tr, c := tree.New(), &tree.Change{Time: 1000, Session: 7}
 	acl := []jute.ACL{entry(jute.PermAll, "world", "anyone"), entry(jute.PermRead, "ip", "10.0.0.1")}

@@ -27,7 +27,7 @@ func TestTreesShareNothingWithTheirInputs(t *testing.T) {
 	expect.Equal(t, Dump(must.Get(l.Finish())(t)), Dump(a.tree))
 }
 
-// A node that was read from a snapshot shares no bytes with the snapshot either.
+// A node that was read from a snapshot shares no bytes with that snapshot.
 func TestReadersShareNothingWithTheirInputs(t *testing.T) {
 	w := grown(6, 500)
 	type node struct {

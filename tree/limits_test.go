@@ -362,7 +362,7 @@ func TestOnlyTheBeginningOfALongACLIsKept(t *testing.T) {
 		"flags %d, %d entries are kept: len(r.ACL)", r.Flags, len(r.ACL))
 }
 
-// The end of a session pays for the data of its nodes, which the digest reads.
+// The cost of a session's end includes the data of the session's nodes, because the digest reads them.
 func TestEndOfASessionPaysForData(t *testing.T) {
 	tr, c := tree.New(), &tree.Change{Zxid: 1, Session: 7, IDs: []jute.ID{{Scheme: "super"}}}
 	for i := range 10 {

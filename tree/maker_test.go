@@ -23,7 +23,7 @@ func newMaker(t testing.TB) *tree.Maker {
 	return m
 }
 
-// A node that comes twice has its second content, and the tree's counts agree with it.
+// If a Maker gets a node twice, the second content counts, and the tree's counts agree with it.
 func TestMakerChangesNodesThatComeAgain(t *testing.T) {
 	own := []jute.ACL{entry(jute.PermAll, "digest", "a:b")}
 	first := tree.Info{ACL: own, Data: []byte("long data"), Counter: 5, Stat: jute.Stat{Czxid: 1, Mzxid: 2,

@@ -114,7 +114,7 @@ func (r *running) awaitGone(t *testing.T, within time.Duration) {
 	}
 }
 
-// nextHolder starts another zlock that waits for the lock. The channel gets the time at which the lock moves.
+// nextHolder starts another zlock that waits for the lock. The channel gets the time when it gets the lock.
 func nextHolder(t *testing.T, env []string, lock string, options ...string) <-chan time.Time {
 	args := append(append([]string{"run", "-w", "120"}, options...), lock, "--", "date", "+%s%N")
 	cmd := exec.Command(filepath.Join(built.dir, "zlock"), args...)

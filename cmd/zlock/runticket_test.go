@@ -48,7 +48,7 @@ func (s *ticketRunner) start(args ...string) (cmd *exec.Cmd, out, errs *bytes.Bu
 	return cmd, out, errs
 }
 
-// zlock() runs a zlock, which must end with a code, and returns what it wrote.
+// zlock() runs a zlock, which must end with the exit code `code`, and returns what it wrote.
 func (s *ticketRunner) zlock(code int, args ...string) (out, errs string) {
 	s.t.Helper()
 	cmd, o, e := s.start(args...)
@@ -202,7 +202,8 @@ func TestRunUnderATicketWhoseServersFail(t *testing.T) {
 	expect.Has(t, errs.String(), "no server has renewed the ticket")
 }
 
-// COMMAND runs as soon as a draw is granted, in place of zlock.
+// With --rate, zlock starts COMMAND as soon as a draw is granted, and COMMAND takes the place of the zlock
+// process.
 func TestRunByRate(t *testing.T) {
 	t.Parallel()
 	s := startTicketRunner(t)

@@ -200,7 +200,7 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	store(200, 10)
 	kept(cacheEntries)
 	store(cacheEntries, cacheLongest+1)
-	kept(cacheEntries) // long entries are not kept
+	kept(cacheEntries) // these entries are too long to be kept
 	store(2, cacheLongest)
 	store(1, cacheLongest+1)
 	kept(cacheEntries)

@@ -149,7 +149,8 @@ func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 	}
 }
 
-// The type ordered is a state machine that checks that its index only grows, entry by entry or by a snapshot.
+// The type ordered is a state machine that checks the index: each entry raises it by one, and a snapshot
+// never lowers it.
 type ordered struct {
 	nothing
 	at  atomic.Uint64

@@ -52,7 +52,7 @@ type told struct {
 	term    uint64
 	votes   map[uint64]string // the server that got the vote, by term
 	last    uint64            // index of the last acknowledged entry
-	lastIn  uint64            // the term of that entry
+	lastIn  uint64            // the term of the last acknowledged entry
 	applied uint64
 	cluster string
 }

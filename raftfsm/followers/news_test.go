@@ -253,7 +253,7 @@ func TestNudgesTellTheNewest(t *testing.T) {
 	expect.That(t, !g.all, "all are told again")
 	g.All()
 	g.Tell()
-	waits(0) // the entry was announced
+	waits(0) // the entry was announced, so no entry waits
 	expect.That(t, g.all, "who is to be told is forgotten without an entry")
 	at(8)
 	g.Tell()

@@ -139,7 +139,7 @@ func TestDigestsAreCompared(t *testing.T) {
 	t.Parallel()
 	tm, a := publisher(t)
 	var last state.Digest
-	for ok := false; !ok; { // a digest is taken now and then
+	for ok := false; !ok; { // the state notes a digest only at some zxids
 		must.That(t, a.Last < 100_000, "no digest is taken")
 		a.Entry(applied.NewSession())
 		last, ok = a.State().LastDigest()
@@ -206,7 +206,7 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 			expect.Equal(t, list[0], string(barrier.Append(nil)))
 		}
 	}
-	for range 100 { // nothing changes
+	for range 100 { // the room on the disk does not change
 		tm.lookAtRoom()
 	}
 	expect.Equal(t, len(tm.proposes()), 0, "entries of looks")

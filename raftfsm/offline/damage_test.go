@@ -114,7 +114,8 @@ func TestVerifyFindsEveryField(t *testing.T) {
 	expect.Equal(t, len(diffs), 2, "null and empty are the same")
 }
 
-// If a restore has ended sessions, Compare lists their nodes apart. Any other change is a difference.
+// If a restore has ended sessions, Compare lists the nodes of these sessions separately. Any other change
+// counts as a difference.
 func TestVerifyTellsOfEndedSessions(t *testing.T) {
 	from := imported(t)
 	backup, dir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "new")

@@ -90,8 +90,8 @@ func TestStreamForgetsWhatHasPassed(t *testing.T) {
 	}
 }
 
-// A session's requests that wait for the log are limited in number and bytes. The other sessions together get
-// the same amount of room again.
+// The waiting requests of one session are limited in number and bytes. All other sessions together may have
+// as many waiting requests again.
 func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 	for name, size := range map[string]int{"requests": 1, "bytes": 1 << 20} {
 		t.Run(name, func(t *testing.T) {

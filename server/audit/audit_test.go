@@ -91,7 +91,7 @@ func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 		body.ReadFrom(r.Body)
 		_, no := super.User(r, "")
 		switch {
-		case r.URL.Path == "/actions/break": // the action needs the token of a newer page
+		case r.URL.Path == "/actions/break": // as if the token of the page were wrong
 			w.WriteHeader(http.StatusForbidden)
 		case no != nil && r.Header.Get("Authorization") != "":
 			w.WriteHeader(no.Status)

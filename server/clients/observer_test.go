@@ -136,7 +136,8 @@ func TestPingIsNotAnsweredByAServerThatIsCutOff(t *testing.T) {
 	alive(t, c)
 	r.valve.setCut(true)
 	must.Get(c.Send(jute.OpPing, nil))(t)
-	must.OK(t, c.Silent(100*time.Millisecond)) // the ping waits, because the server may soon be connected again
+	// The answer waits, because the server may soon be connected again.
+	must.OK(t, c.Silent(100*time.Millisecond))
 	r.valve.setCut(false)
 	wantKinds(t, c, -2)
 	r.valve.setCut(true)

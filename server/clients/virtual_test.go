@@ -189,7 +189,7 @@ func TestFrameThatIsNotFinishedEndsTheConnection(t *testing.T) {
 		})
 		closedAfter(t, b)
 		expect.Equal(t, time.Since(start), 120*time.Second, "trickling frame: closed after")
-		// The length of a frame is oversized, and the operation of the frame does not arrive.
+		// The client sends only the length of a frame, and this length is too large.
 		last := again()
 		must.OK(t, last.WriteRaw([]byte{0, 0x10, 0, 0}))
 		expect.Equal(t, closedAfter(t, last), time.Second, "oversized length: closed after")

@@ -98,7 +98,8 @@ func TestStepsOfJobs(t *testing.T) {
 	}
 }
 
-// A member that lags a little gets its vote. For a member that lags more, the job reports what it does.
+// A member that lags a little gets its vote. If a member lags more, the job reports how far it is behind, or
+// what it waits for.
 func TestStepsOfMembersThatAreBehind(t *testing.T) {
 	const far = status.EnoughToVote + 1
 	for _, tc := range []struct {

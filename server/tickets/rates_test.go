@@ -122,8 +122,8 @@ func TestDrawsOverHTTP(t *testing.T) {
 	}
 }
 
-// A look at a rate shows how many draws are used and left, for the time and the limit in the request. It
-// draws nothing.
+// A GET request for a rate shows how many draws are used and left, for the time and the limit in the request.
+// It does not count as a draw.
 func TestLooksAtRates(t *testing.T) {
 	t.Parallel()
 	i := start(t, nil)

@@ -200,7 +200,7 @@ func TestK8EachAnswerMayBeLostInEachMode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		query   string
-		holding bool // whether another ticket holds first, until this one waits
+		holding bool // whether another ticket holds the lock at first, until this one waits
 	}{
 		"shared":            {"mode=shared", false},
 		"permit":            {"mode=permit&limit=2", false},

@@ -16,7 +16,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Each look at the ended sessions begins after the sessions that the former look has seen.
+// Each time tellEnded asks for ended sessions, it asks only for those that ended after the sessions it
+// already knows.
 func TestEndedSessionsAreSeenOnce(t *testing.T) {
 	source := &news{list: []observe.EndedSession{{Zxid: 1000, Cause: state.EndClosed}},
 		news: make(chan struct{}, 1), asked: make(chan int64)}

@@ -210,8 +210,8 @@ func joinHost(host, port string) string {
 	return host + ":" + port
 }
 
-// Describe takes the election port and the client address from `words`, which are an operator's lines of
-// Path. It does so only if these lines have this server with the same address.
+// Describe takes the election port and the client address of the server from `words`, the lines that an
+// operator wrote for Path. It does nothing if these lines do not name the server with the same peer address.
 func (s *Server) Describe(words map[uint32]Server) {
 	w, ok := words[s.ID]
 	if !ok || w.Peer != s.Peer {

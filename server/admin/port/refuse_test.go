@@ -45,7 +45,7 @@ func TestLogins(t *testing.T) {
 	for login, want := range map[string]struct {
 		user, heard string
 		code        int  // the status of a request that only the super user may make
-		all         bool // all names are seen
+		all         bool // whether the caller sees all names
 		read        int  // the status of a request that everyone may make
 	}{
 		"":               {code: 401},

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// An outbox reserves memory in steps, from FlushSize on. An outbox that other clients fill is closed if there
-// is no room.
+// An outbox with more than FlushSize bytes reserves memory in steps. If there is no memory left, an outbox
+// that other clients fill is closed.
 func TestOutboxIsHeldInSteps(t *testing.T) {
 	s, c := quiet(t, 0, 0, 1<<20)
 	o := &c.Outbox

@@ -388,8 +388,8 @@ func TestBatchesOfOutboxes(t *testing.T) {
 	}
 }
 
-// The size of a reply is counted without its length prefix, also if the reply fills a gap. Events do not
-// count as replies.
+// The size of a reply is counted without its length prefix. This also holds for a late reply, for which the
+// outbox has kept a gap. Events do not count as replies.
 func TestSizesOfRepliesAreCounted(t *testing.T) {
 	var o Outbox
 	var m metrics.Set

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/outbox"
 )
 
-// quiet() returns the table of a server that does nothing, and a connection; 0 means no bound.
+// quiet() returns the table of a server that does nothing, and a connection. A bound of 0 means no bound.
 func quiet(t testing.TB, b Bounds, conns, buffers int) (*Table, *Watcher) {
 	const many = 1 << 40
 	b = Bounds{PerConn: cmp.Or(b.PerConn, many), All: cmp.Or(b.All, many),

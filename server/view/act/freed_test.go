@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The dry run of a break names the clients that get the lock next. It says that a holder loses the lock, and
-// that a waiter leaves.
+// A dry run of the action "break" names the clients that would get the lock next. It says whether a holder
+// would lose the lock or a waiter would leave.
 func TestClientsThatGetTheLockNext(t *testing.T) {
 	const policy = `{"zl":1,"layout":"rw1","policy":"%s"}`
 	// Each word is a contender with a session of its own. The first contender is removed.

@@ -168,8 +168,8 @@ func TestTextsOfAnswers(t *testing.T) {
 	}
 }
 
-// A desk answers valid requests of users with the right to ask. The other requests get an error that says
-// what is wrong.
+// A Desk answers valid requests of users who may ask. All other requests get an error that says what is
+// wrong.
 func TestAnswersOfADesk(t *testing.T) {
 	serving := true
 	d := New(func(user, password string) bool { return user+password == "super1" }, false,

@@ -215,7 +215,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 		queued.Ticket))
 	expect.Equal(t, b.ask("ping", `{}`).Error, nil, "a ping in a wait")
 
-	// A restarted program continues with the ticket and needs only its name.
+	// After a restart, the program needs only the name of a ticket to continue with it.
 	a.end()
 	secret := string(must.Get(os.ReadFile(filepath.Join(one, held.Ticket)))(t))
 	info := must.Get(os.Stat(filepath.Join(one, held.Ticket)))(t)

@@ -70,8 +70,8 @@ func answering(t *testing.T, refuses func(op jute.OpCode, path string) jute.ErrC
 	return ln.Addr().String()
 }
 
-// A refused request ends the read with an error, because otherwise two different servers could look equal.
-// Only a node that has been removed during the read is left out.
+// If a server refuses a request, the comparison ends with an error, because otherwise two different servers
+// could look equal. Only a node that has been removed during the read is left out.
 func TestServerThatRefusesIsNotCompared(t *testing.T) {
 	none := jute.OpCode(0)
 	for _, c := range []struct {
