@@ -78,18 +78,19 @@ race: ## the tests of make test under the race detector
 	@sh test/run.sh -short -race -timeout 20m
 
 # Exact runs: the choices that the runtime leaves to chance come from the seed. See test/sim/overlay.
+# WAYS says how a run chooses goroutines: by default the seed takes one of four ways, three of which explore (-1).
 # PLANT is the file of a bug to plant, below test/mutants/testdata. The name of the folder tells go that its files are no packages.
 EXACT = go run ./test/sim/overlay bin/_sim $(PLANT) && CGO_ENABLED=0 go test -count 1 -overlay bin/_sim/overlay.json -tags exact ./test/sim
 
 sim: ## simulate whole clusters under faults, in virtual time, for HOURS (2) from SEED on, and note it in the ledger
-	$(EXACT) -run Sim -timeout 24h -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(HOURS),2) -sim.ways $(or $(WAYS),0) -sim.ledger ledger.jsonl
+	$(EXACT) -run Sim -timeout 24h -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(HOURS),2) -sim.ways $(or $(WAYS),-1) -sim.ledger ledger.jsonl
 
 sim-long: ## simulate long days with few requests and quiet hours between faults, for HOURS (24) from SEED on, and note it
-	$(EXACT) -run Histories -timeout 24h -v -sim.long -sim.seed $(or $(SEED),0) -sim.hours $(or $(HOURS),24) -sim.ways $(or $(WAYS),0) -sim.ledger $(or $(LEDGER),ledger.jsonl)
+	$(EXACT) -run Histories -timeout 24h -v -sim.long -sim.seed $(or $(SEED),0) -sim.hours $(or $(HOURS),24) -sim.ways $(or $(WAYS),-1) -sim.ledger $(or $(LEDGER),ledger.jsonl)
 
 sim-repeat: ## run SEEDS (20) seeds and three hours of a long day twice, each in two processes, and want all runs equal
-	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(SEEDS),20)e-1 -sim.ways $(or $(WAYS),0) -sim.twice
-	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.long -sim.day 3h -sim.hours 0 -sim.ways $(or $(WAYS),0) -sim.twice
+	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(SEEDS),20)e-1 -sim.ways $(or $(WAYS),-1) -sim.twice
+	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.long -sim.day 3h -sim.hours 0 -sim.ways $(or $(WAYS),-1) -sim.twice
 
 sim-shrink: ## cut the failing run of SEED (LONG=1: a long day) to few faults and requests that still fail, with RUNS (300) runs
 	$(EXACT) -run Shrink -timeout 24h -v -sim.seed $(SEED) -sim.ways $(or $(WAYS),0) $(if $(LONG),-sim.long -sim.day $(or $(DAY),0)) -sim.shrink $(or $(RUNS),300)
@@ -98,7 +99,7 @@ races: ## plant races that were found by reading, and count the seeds (SEEDS at 
 	go test -count 1 -timeout 24h ./test/mutants -run RacesAreLookedFor -mutants.races $(or $(SEEDS),20) -mutants.race '$(RACE)' -v
 
 farm: ## simulate new seeds until it is stopped, with LONG=1 long days; the output of those that fail is kept below bin/farm
-	$(EXACT) -run Histories -timeout 0 -sim.hours 1e6 -sim.ways $(or $(WAYS),0) $(if $(LONG),-sim.long) -sim.ledger $(or $(LEDGER),ledger.jsonl) -sim.farm ../../bin/farm
+	$(EXACT) -run Histories -timeout 0 -sim.hours 1e6 -sim.ways $(or $(WAYS),-1) $(if $(LONG),-sim.long) -sim.ledger $(or $(LEDGER),ledger.jsonl) -sim.farm ../../bin/farm
 
 abuse: ## set hostile clients on servers under limits, an innocent one beside them (TIME for each, DRAWS random ones)
 	go test -count 1 -timeout 60m ./test/abuse -run 'RandomAttacks|EndsOfSessions' -abuse.draws $(or $(DRAWS),300) -abuse.strict -v

@@ -4,9 +4,17 @@
 // the identity in files of such a disk. Faults follow a seed. Clients with random requests record what they
 // see, for package history to judge.
 //
-// Two things are not simulated. The first is a process that stands still while its clocks go on: a test can
-// freeze its network and its disk, but not its timers. The second is bolt, which keeps terms and votes in a
-// file that it maps into memory; [Keys] stands in for it. Tests with real processes cover both.
+// Two things are not simulated. The first is a process that stands still as a whole while its clocks go on:
+// faults freeze its network and its disk, or stop its timers, but not both at once and not its goroutines. The
+// second is bolt, which keeps terms and votes in a file that it maps into memory; [Keys] stands in for it.
+// Tests with real processes cover both.
+//
+// Reads of a server's log and snapshots go wrong for some seconds: each fails with EIO, or one bit of it is
+// flipped. Only reads are harmed, not the bytes on the disk. So a server that reads its log must end, and must
+// start again from the same disk. Rot that stays is for tests of packages disk and seglog, in which a server
+// must refuse to start. For a timer that stops, test/sim/overlay marks each goroutine and each timer of the
+// runtime with its server. While the timers of a server stand still, none of them fires, and its clock, its
+// network and its disk go on. With the plain toolchain this fault has no effect.
 //
 // In every fourth seed (3, 7 and so on) the servers have ports for tickets. Callers over HTTP and clients
 // with sessions contend there for the same locks. They renew and give tickets, send requests late or to two
@@ -21,11 +29,11 @@
 // messages, writes to disks and records of clients, in their order, and the state of the runtime at its end:
 // the goroutines that ran, what was allocated, and where on the heap. Two runs of a seed are equal in all of
 // this; make sim-repeat makes each run twice and compares them. If the two runs differ, the test prints a
-// command. With -sim.trace FILE added, the command shows the first event that differs. With WAYS=-1, three of
-// four runs choose goroutines in other orders than the scheduler would (-sim.ways). One way takes any
-// goroutine that is ready. Another takes them by ranks that change at random points. In the third, a
-// goroutine sometimes waits for some milliseconds where it takes or releases a lock, stores a pointer or uses
-// a channel, like a thread that gets no processor.
+// command. With -sim.trace FILE added, the command shows the first event that differs. Three of four
+// runs choose goroutines in other orders than the scheduler would; WAYS=0 turns that off (-sim.ways). One way
+// takes any goroutine that is ready. Another takes them by ranks that change at random points. In the third,
+// a goroutine sometimes waits for some milliseconds where it takes or releases a lock, stores a pointer or
+// uses a channel, like a thread that gets no processor.
 //
 // Each client is mostly one of six users. Some nodes have ACLs that forbid some users something. The history
 // checker judges every refusal, every answer and every event by the ACL at its zxid.

@@ -76,14 +76,18 @@ func exactly(t *testing.T, seed uint64) {
 	}
 	runtime.MemProfileRate = 0 // turn off the memory samples, which are taken at random
 	cryptotest.SetGlobalRandom(t, seed)
-	ways := *waysFlag
-	switch ways {
+	setSeed(seed, waysOf(seed))
+}
+
+// waysOf() returns how a seed's run chooses goroutines.
+func waysOf(seed uint64) int {
+	switch *waysFlag {
 	case -1:
-		ways = int(seed % 4)
+		return int(seed % 4)
 	case -2:
-		ways = int(1 + seed%3)
+		return int(1 + seed%3)
 	}
-	setSeed(seed, ways)
+	return *waysFlag
 }
 
 // apart() runs each seed in a process of its own, so that no run can affect the next. As many processes run
@@ -117,6 +121,9 @@ func apart(t *testing.T, seed uint64, n int) bool {
 	defer c.mu.Unlock()
 	c.write()
 	c.visited()
+	if c.took > 0 && !*twiceFlag {
+		t.Logf("%.0f simulated hours for each hour of a processor", c.hours/c.took.Hours())
+	}
 	return true
 }
 
@@ -153,6 +160,7 @@ type campaign struct {
 	mu      sync.Mutex
 	ledger  entry // sums up the runs since the last line of the ledger
 	hours   float64
+	took    time.Duration  // of processors, by the processes that made the runs
 	reached map[string]int // how often all runs together reached each rare state
 }
 
@@ -174,6 +182,7 @@ func (c *campaign) one(seed uint64) {
 	defer c.mu.Unlock()
 	if r.Hours > 0 {
 		c.ledger.add(r)
+		c.ledger.Ways[waysOf(seed)]++
 		c.hours += r.Hours
 		for state, n := range r.Reached {
 			c.reached[state] += n
@@ -235,6 +244,11 @@ func (c *campaign) child(line []string) (r report, text string, ok bool) {
 	cmd.WaitDelay = 20 * time.Second
 	cmd.Env = append(os.Environ(), strings.Fields(alone)...)
 	out, err := cmd.CombinedOutput()
+	if p := cmd.ProcessState; p != nil {
+		c.mu.Lock()
+		c.took += p.UserTime() + p.SystemTime()
+		c.mu.Unlock()
+	}
 	if m := reported.FindSubmatch(out); m != nil {
 		if bad := json.Unmarshal(m[1], &r); bad != nil {
 			c.t.Error(bad)
@@ -268,13 +282,15 @@ type entry struct {
 	Unknown  int
 	Faults   map[string]int // faults that took effect, by kind
 	Reached  map[string]int `json:",omitempty"` // how often the runs reached each rare state
-	Found    []uint64       `json:",omitempty"` // seeds that failed
+	Found    []uint64       `json:",omitempty"` // seeds that failed; findings.jsonl explains each
+	Ways     map[int]int    `json:",omitempty"` // how many seeds chose goroutines in each way
 	Profile  string         `json:",omitempty"` // "long": days; else some busy minutes for each seed
 	Longest  *longest       `json:",omitempty"` // the longest times, of the long profile only
 }
 
 func newEntry(first uint64) entry {
-	e := entry{Commit: commit(), First: first, Faults: map[string]int{}, Reached: map[string]int{}}
+	e := entry{Commit: commit(), First: first, Faults: map[string]int{}, Reached: map[string]int{},
+		Ways: map[int]int{}}
 	if *longFlag {
 		e.Profile, e.Longest = "long", new(longest)
 	}

@@ -1,5 +1,6 @@
-// Ledger writes the table of simulated runs in docs/robustness.md. It reads test/sim/ledger.jsonl, to which
-// make sim and make farm append:
+// Ledger writes the tables of simulated runs and of their findings in docs/robustness.md. It reads
+// test/sim/ledger.jsonl, to which make sim and make farm append, and test/sim/findings.jsonl, to which an
+// engineer adds a line for each seed that failed:
 //
 //	go run ./test/sim/ledger
 package main
@@ -18,6 +19,7 @@ import (
 
 const (
 	source = "test/sim/ledger.jsonl"
+	found  = "test/sim/findings.jsonl"
 	page   = "docs/robustness.md"
 	begin  = "<!-- ledger: go run ./test/sim/ledger writes this table -->\n"
 	end    = "<!-- end of the ledger -->\n"
@@ -32,6 +34,7 @@ type commit struct {
 	Answered, Unknown int
 	Faults, Reached   map[string]int
 	Found             []uint64
+	Ways              map[int]int
 	Profile           string
 	Longest           struct{ Session, Server, Watch float64 } // hours
 }
@@ -68,6 +71,15 @@ func write() error {
 	if err != nil {
 		return err
 	}
+	told, err := os.ReadFile(found)
+	if err != nil {
+		return err
+	}
+	findings, err := findings(told)
+	if err != nil {
+		return err
+	}
+	made += findings + "\n"
 	return os.WriteFile(page, []byte(before+begin+made+end+after), 0o644)
 }
 
@@ -84,7 +96,7 @@ func table(lines []byte) (string, error) {
 			b.WriteString("\n" + wrap(p.about) + made)
 		}
 	}
-	b.WriteString("\n" + wrap(told(states)) + "\n")
+	b.WriteString("\n" + wrap(told(states)))
 	return b.String(), nil
 }
 
@@ -105,11 +117,14 @@ func part(lines []byte, profile string, states map[string]int) (string, error) {
 		at := slices.IndexFunc(list, func(c *commit) bool { return c.Commit == e.Commit })
 		if at < 0 {
 			at = len(list)
-			list = append(list, &commit{Commit: e.Commit, Faults: map[string]int{}})
+			list = append(list, &commit{Commit: e.Commit, Faults: map[string]int{}, Ways: map[int]int{}})
 		}
 		c := list[at]
 		c.Date, c.Seeds, c.Hours = e.Date, c.Seeds+e.Seeds, c.Hours+e.Hours
 		c.Found = append(c.Found, e.Found...)
+		for ways, n := range e.Ways {
+			c.Ways[ways] += n
+		}
 		c.Answered, c.Unknown = c.Answered+e.Answered, c.Unknown+e.Unknown
 		longest.Longest.Session = max(longest.Longest.Session, e.Longest.Session)
 		longest.Longest.Server = max(longest.Longest.Server, e.Longest.Server)
@@ -126,15 +141,16 @@ func part(lines []byte, profile string, states map[string]int) (string, error) {
 		return "", nil
 	}
 	var b strings.Builder
-	b.WriteString("\n| last run | commit | seeds | simulated hours | requests judged | unknown | faults | " +
-		"seeds that failed |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n| last run | commit | seeds | simulated hours | ways 0, 1, 2, 3 | requests judged | " +
+		"unknown | faults | seeds that failed |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, c := range list {
 		faults := 0
 		for _, n := range c.Faults {
 			faults += n
 		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %.1f | %d | %.1f %% | %d | %s |\n", c.Date, c.Commit, c.Seeds,
-			c.Hours, c.Answered, 100*float64(c.Unknown)/float64(max(1, c.Answered+c.Unknown)), faults,
+		fmt.Fprintf(&b, "| %s | %s | %d | %.1f | %s | %d | %.1f %% | %d | %s |\n", c.Date, c.Commit,
+			c.Seeds, c.Hours, waysOf(c.Ways), c.Answered,
+			100*float64(c.Unknown)/float64(max(1, c.Answered+c.Unknown)), faults,
 			strings.Trim(fmt.Sprint(c.Found), "[]"))
 	}
 	var each []string
@@ -153,6 +169,14 @@ func part(lines []byte, profile string, states map[string]int) (string, error) {
 			"%.1f, and the longest wait of a watch %.1f.", l.Session, l.Server, l.Watch)))
 	}
 	return b.String(), nil
+}
+
+// waysOf() tells how many seeds chose goroutines in each way. Older lines of the ledger do not tell it.
+func waysOf(seeds map[int]int) string {
+	if len(seeds) == 0 {
+		return "not noted"
+	}
+	return fmt.Sprintf("%d, %d, %d, %d", seeds[0], seeds[1], seeds[2], seeds[3])
 }
 
 // wrap() breaks a text into lines of at most 110 bytes.
