@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -160,4 +162,27 @@ func TestR2HangingStorageEndsTheServer(t *testing.T) {
 		t.Fatal("a hanging store went unnoticed")
 	}
 	broken.fail <- nil
+}
+
+// unreadable is a log whose entries cannot be read.
+type unreadable struct{ *raft.InmemStore }
+
+func (unreadable) GetLog(uint64, *raft.Log) error { return syscall.EIO }
+
+// The server ends when its log cannot be read, and raft does not hear of the error, at which it would panic.
+func TestLogThatCannotBeReadEndsTheServer(t *testing.T) {
+	var why error
+	d := &Disk{dog: newWatchdog(quiet, func(err error) { why = err })}
+	log := watchedLog{unreadable{raft.NewInmemStore()}, d}
+	expect.Fails(t, log.GetLog(1, new(raft.Log)), "before raft runs the caller hears of the error")
+	expect.Fails(t, why, "the server ends")
+	d.FollowApplied(func() uint64 { return 0 })
+	var wg sync.WaitGroup
+	returned := false
+	wg.Go(func() {
+		_ = log.GetLog(1, new(raft.Log))
+		returned = true
+	})
+	wg.Wait()
+	expect.That(t, !returned, "raft hears of the error")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 	"runtime/trace"
 
 	"github.com/hashicorp/raft"
@@ -32,8 +33,10 @@ func (s watchedLog) LastIndex() (uint64, error) {
 	return timed(s.d.dog, "LastIndex", s.LogStore.LastIndex)
 }
 
+// GetLog does not return after an error of the disk once raft runs, but ends its goroutine: raft panics when
+// it cannot read an entry that it must apply. See watchedStable.Set.
 func (s watchedLog) GetLog(index uint64, l *raft.Log) error {
-	return s.d.dog.run("GetLog", func() error {
+	err := s.d.dog.run("GetLog", func() error {
 		err := getLog(s.LogStore, index, l)
 		if errors.Is(err, raft.ErrLogNotFound) && !s.d.leading() && s.d.covered.get(index, l) {
 			return nil
@@ -43,6 +46,10 @@ func (s watchedLog) GetLog(index uint64, l *raft.Log) error {
 		}
 		return err
 	})
+	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && s.d.applied.Load() != nil {
+		runtime.Goexit()
+	}
+	return err
 }
 
 // getLog verifies the entry that it reads, because a server must not apply a damaged entry or send it to

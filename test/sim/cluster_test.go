@@ -159,6 +159,7 @@ func (c *cluster) start(id uint32) {
 	if c.set.tickets {
 		ticketAddr = hostName(id) + ":8183"
 	}
+	was := asHost(id)
 	i, err := server.Start(ctx, server.Options{
 		ID: id, ClientAddr: hostName(id) + ":2181", Listen: c.net.Listen, Logger: logger(id),
 		TicketAddr: ticketAddr,
@@ -171,13 +172,14 @@ func (c *cluster) start(id uint32) {
 			o.Fatal = func(err error) {
 				switch {
 				case l.ends.Load():
-					go c.crash(id)
+					go c.crashIf(id, l)
 				case !l.dead.Load():
 					c.t.Errorf("G26: server %d stopped: %v", id, err)
 				}
 			}
 		},
 	})
+	asHost(was)
 	if err != nil {
 		if !l.dead.Load() {
 			c.t.Errorf("G26: start %d: %v", id, err)
@@ -228,25 +230,31 @@ func (c *cluster) ready(id uint32, within time.Duration) {
 	}
 }
 
-// mayStop notes that a server may end by itself.
-func (c *cluster) mayStop(id uint32) {
+// mayStop notes that a server may end by itself. It returns the life of the server; nil: it does not run.
+func (c *cluster) mayStop(id uint32) *running {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l := c.run[id]; l != nil {
+	l := c.run[id]
+	if l != nil {
 		l.ends.Store(true)
 	}
+	return l
 }
 
 // crash() ends a server as kill -9 or the loss of its power would.
-func (c *cluster) crash(id uint32) {
+func (c *cluster) crash(id uint32) { c.crashIf(id, nil) }
+
+// crashIf ends the given life of a server; nil: the present one.
+func (c *cluster) crashIf(id uint32, only *running) {
 	c.mu.Lock()
 	l := c.run[id]
+	if l == nil || only != nil && only != l {
+		c.mu.Unlock()
+		return
+	}
 	disk := c.disks[id]
 	c.forget(id)
 	c.mu.Unlock()
-	if l == nil {
-		return
-	}
 	l.dead.Store(true)
 	c.net.Crash(hostName(id))
 	disk.Crash()

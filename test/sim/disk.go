@@ -55,6 +55,7 @@ type Disk struct {
 	ghosts   bool
 	capacity int64
 	hook     func(DiskOp) error
+	reads    func(name string, b []byte) error
 	trace    *Trace
 	name     string // the disk's name in the trace
 }
@@ -95,6 +96,14 @@ func (d *Disk) OnOp(hook func(DiskOp) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hook = hook
+}
+
+// OnRead installs a hook that sees the bytes of each read of a file. It may change the bytes, or refuse the
+// read. The disk is locked during the call. What is on the disk stays as it is. nil removes the hook.
+func (d *Disk) OnRead(hook func(name string, b []byte) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reads = hook
 }
 
 // Limit bounds the total bytes of all files.

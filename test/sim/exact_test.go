@@ -60,7 +60,20 @@ func collectGarbage()
 //go:linkname waitOften
 func waitOften(bool)
 
+// setHost, holdTimers and heldUp are defined in the runtime by test/sim/overlay, too.
+//
+//go:linkname setHost
+func setHost(id uint32) (was uint32)
+
+//go:linkname holdTimers
+func holdTimers(id uint32, ns int64)
+
+//go:linkname heldUp
+func heldUp(id uint32) int
+
 func init() {
+	asHost = setHost
+	stopTimersOf, timersHeldUp = func(id uint32, d time.Duration) { holdTimers(id, int64(d)) }, heldUp
 	collect, often = collectGarbage, waitOften
 	var now [11]uint64
 	runtimeNow = func() []uint64 {

@@ -146,12 +146,19 @@ func (f *faults) during(d, most time.Duration, kinds []fault) {
 					f.t.Logf("fault %d: %s, server %d", f.drawn["f"], k.name, id)
 				}
 				if k.do(f, id); !f.idle {
-					f.count[k.name]++
+					f.took(k.name)
 				}
 				break
 			}
 		}
 	}
+}
+
+// took() counts a fault that took effect.
+func (f *faults) took(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count[name]++
 }
 
 func (f *faults) total() (n int) {

@@ -95,7 +95,7 @@ func simHistory(t *testing.T, seed uint64, d *day) {
 	if changing {
 		members.Go(func() { rounds = c.members(still, apart, stay) })
 	}
-	harm := slices.Concat(kinds, backupKinds)
+	harm := slices.Concat(kinds, backupKinds, strayKinds)
 	if set.bulky {
 		harm = slices.Concat(harm, bulkyKinds)
 	}

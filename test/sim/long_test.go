@@ -132,7 +132,7 @@ func (d *day) stays(most time.Duration) func() time.Duration {
 
 // ends are the faults that end a server.
 var ends = []string{"crash", "crash the leader", "long away", "orderly restart", "power loss of all",
-	"small disk"}
+	"small disk", "failing reads", "flipped bits"}
 
 // runDay makes the faults of a long day, and demands after each group of them that all servers recover and
 // are equal.
@@ -168,7 +168,7 @@ func (f *faults) quiet(left func() time.Duration) {
 	only := f.only.of("f")
 	if d := left(); away && d > time.Minute && (only == nil || only(f.drawn["f"])) {
 		if f.away(id, d); !f.idle {
-			f.count["long away"]++
+			f.took("long away")
 		}
 	}
 	f.drawn["f"]++

@@ -216,7 +216,14 @@ func (h *handle) ReadAt(b []byte, at int64) (n int, err error) {
 		if h.closed {
 			return fail("read", h.name, fs.ErrClosed)
 		}
-		if n = h.f.cache.read(b, int(at)); n < len(b) {
+		n = h.f.cache.read(b, int(at))
+		if hook := h.m.d.reads; hook != nil && h.m.d.life == h.m {
+			if err := hook(h.name, b[:n]); err != nil {
+				n = 0
+				return fail("read", h.name, err)
+			}
+		}
+		if n < len(b) {
 			return io.EOF
 		}
 		return nil

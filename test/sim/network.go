@@ -246,11 +246,17 @@ func (n *Network) Listen(addr string) (net.Listener, error) {
 	return l, nil
 }
 
+// asHost says that this goroutine runs for a server (0: for none), and returns for which server it ran before.
+// Goroutines and timers that it makes afterwards belong to the same server. It does nothing with the plain
+// toolchain; see test/sim/overlay.
+var asHost = func(uint32) (was uint32) { return 0 }
+
 // Dialer returns a dial function for programs on a host.
 func (n *Network) Dialer(from string) func(ctx context.Context, addr string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		to := hostOf(addr)
 		n.noteCall(from, addr)
+		defer asHost(asHost(0))
 		wait := time.NewTimer(n.delay() + n.delay())
 		defer wait.Stop()
 		select {

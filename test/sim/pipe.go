@@ -95,6 +95,7 @@ type waiters struct {
 }
 
 func newWaiters() waiters {
+	defer asHost(asHost(0)) // the network goes on while the timers of a server stand still
 	w := waiters{woken: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	w.timer.Stop()
 	return w

@@ -39,6 +39,9 @@ var (
 		now        int64  // the bubble's time at the last pick
 		picks      int    // how many picks there were at that time
 
+		held   [8]int64 // until when the timers of each server stand still
+		heldUp [8]int   // how many timers of each server were due while they stood still
+
 		collector guintptr // a goroutine that collects garbage: no other goroutine of the bubble runs
 
 		picked  uint64 // a checksum of the goroutines that ran
@@ -129,6 +132,36 @@ func simBegin(b *synctestBubble) {
 	b.sim = simSeed
 	sim.choice, sim.ways = simSeed^0x5851f42d4c957f2d, simWays
 	sim.nexts, sim.ticks, sim.epoch, sim.picks = 0, 0, 1, 0
+	sim.held = [8]int64{}
+}
+
+// simAsHost makes this goroutine one of the given server, or of none (0), and returns the former server.
+// Goroutines and timers that the goroutine makes afterwards belong to the same server.
+//
+//go:linkname simAsHost github.com/zlockd/zlockd/test/sim.setHost
+func simAsHost(host uint32) (was uint32) {
+	gp := getg()
+	was, gp.simHost = gp.simHost, host
+	return was
+}
+
+// simHoldTimers lets the timers of a server stand still for some time.
+//
+//go:linkname simHoldTimers github.com/zlockd/zlockd/test/sim.holdTimers
+func simHoldTimers(host uint32, ns int64) { sim.held[host] = getg().bubble.now + ns }
+
+// simHeldUp returns how many timers of servers were due while they stood still.
+//
+//go:linkname simHeldUp github.com/zlockd/zlockd/test/sim.heldUp
+func simHeldUp(host uint32) int { return sim.heldUp[host] }
+
+// simHeld returns the time at which a timer that is due may fire, or 0 if it may fire now.
+func simHeld(t *timer, now int64) int64 {
+	if !t.isFake || t.simHost == 0 || sim.held[t.simHost] <= now {
+		return 0
+	}
+	sim.heldUp[t.simHost]++
+	return sim.held[t.simHost]
 }
 
 // simStep is splitmix64.

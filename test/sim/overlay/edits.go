@@ -25,8 +25,28 @@ var edits = map[string][]edit{
 	"runtime/select.go": {
 		{"\t\tj := cheaprandn(uint32(norder + 1))\n", "\t\tj := simRandn(uint32(norder + 1))\n"},
 	},
+	// The timers of a server can stand still, while the clock and the network go on.
 	"runtime/time.go": {
 		{"\t\t\tt.rand = cheaprand()\n", "\t\t\tt.rand = simRand32()\n"},
+		behind("\trand    uint32 // randomizes order of timers at same instant; only set when isFake\n",
+			"\n\tsimHost uint32 // the server whose goroutine made the timer; 0: none\n"),
+		{"\tf := t.f\n\targ := t.arg\n\tseq := t.seq\n\tvar next int64\n",
+			`	if until := simHeld(t, now); until != 0 {
+		t.when = until
+		if t.state&timerHeaped != 0 {
+			t.state |= timerModified
+			t.updateHeap()
+		}
+		t.unlock()
+		return
+	}
+	f := t.f
+	arg := t.arg
+	seq := t.seq
+	var next int64
+`},
+		behind("\t\tt.init(goroutineReady, gp)\n", "\t\tt.simHost = gp.simHost\n"),
+		behind("\tt.timer.init(nil, nil)\n", "\tt.simHost = getg().simHost\n"),
 	},
 	// The random stream of a bubble begins with the seed of the run.
 	"runtime/synctest.go": {
@@ -82,7 +102,8 @@ var edits = map[string][]edit{
 		lock(&sched.lock)
 		globrunqput(gp)
 `},
-		behind("\tnewg.trackingSeq = uint8(cheaprand())\n", "\tnewg.simPrio, newg.simEpoch = 0, 0\n"),
+		behind("\tnewg.trackingSeq = uint8(cheaprand())\n", "\tnewg.simPrio, newg.simEpoch = 0, 0\n"+
+			"\tnewg.simHost = callergp.simHost\n"),
 		behind("\tgoenvs()\n\tsecure()\n", "\tsimProcess()\n"),
 		{"\tmp := &new(mPadded).m\n", "\tmp := simNewM()\n"},
 		{"\t\tmp.g0 = malg(16384 * sys.StackGuardMultiplier)\n",
@@ -106,7 +127,7 @@ var edits = map[string][]edit{
 	},
 	"runtime/runtime2.go": {
 		{"\tw := mWeakPointer{m: new(atomic.Pointer[m])}\n", "\tw := mWeakPointer{m: simNewWeak()}\n"},
-		behind("\tbubble  *synctestBubble\n", "\n\tsimPrio, simEpoch uint32\n"),
+		behind("\tbubble  *synctestBubble\n", "\n\tsimPrio, simEpoch, simHost uint32\n"),
 		// The clock goes on even if the run delays a goroutine while it holds a lock.
 		behind("\twaitReasonSleep:                 true,\n", "\twaitReasonSyncMutexLock:         true,\n"+
 			"\twaitReasonSyncRWMutexRLock:      true,\n\twaitReasonSyncRWMutexLock:       true,\n"),
