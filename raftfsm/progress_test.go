@@ -355,8 +355,8 @@ func TestServersThatAProbeFinds(t *testing.T) {
 	expect.Has(t, found.Waits, "refused")
 }
 
-// The progress of another server is what that server says. Its applied entry counts only while its raft
-// runs.
+// A server takes the progress of another server from that server's answer. The applied entry counts only
+// while that server's raft runs.
 func TestProgressThatAServerSays(t *testing.T) {
 	t.Parallel()
 	st := peer.Status{Release: "9", Waits: "others", Now: peer.Shown{Start: 3, Index: 7}}

@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// TestReadsAreRepeatedWritesAreNot loses answers to reads and to writes.
+// TestReadsAreRepeatedWritesAreNot loses answers. The Conn sends the reads again, but not the writes.
 func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -400,8 +400,8 @@ func silent(t *testing.T, text string) string {
 	return ln.Addr().String()
 }
 
-// TestOneGoodServerIsEnough has one good server among servers that refuse, are silent, do not exist, or speak
-// another protocol.
+// TestOneGoodServerIsEnough gives a Conn one good server, and others that refuse, are silent, do not exist,
+// or speak another protocol.
 func TestOneGoodServerIsEnough(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		others := []string{must.Refused(t), silent(t, ""), silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n"),

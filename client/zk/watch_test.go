@@ -264,7 +264,8 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 		ev := fired(t, w)
 		must.Equal(t, ev, zk.EventDeleted, "event")
 		must.Equal(t, c.Watches(), 0, "watches")
-		// A watch for the creation of a node lasts, although the node does not exist.
+		// ExistsW waits for the creation of the node. An answer that the node does not exist does not end
+		// this watch.
 		_, w = must.Get2(c.ExistsW(ctx, "/hidden"))(t)
 		must.Get(c.Exists(ctx, "/hidden"))(t)
 		must.Equal(t, w.Event(), zk.Event{}, "event")

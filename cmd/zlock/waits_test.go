@@ -51,8 +51,8 @@ func TestWaitersSayWhoHoldsTheLock(t *testing.T) {
 	}
 }
 
-// The environment of a daemon names a hold that is over. A process below the daemon locks the same path. A
-// zlock below that process finds the new hold.
+// A program inherits ZLOCK_HOLDS with a hold of /old that is over. A zlock below the program takes /old
+// again. A zlock below that one must find the new hold.
 func TestInheritedHoldAfterAnOldOne(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `ZLOCK_HOLDS="$(zlock run /old -- printenv ZLOCK_HOLDS)"; export ZLOCK_HOLDS

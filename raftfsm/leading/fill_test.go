@@ -36,8 +36,8 @@ func TestActsGoIntoSeveralEntries(t *testing.T) {
 	}
 }
 
-// A leader's own acts fill at most half an entry; a longer act gets an entry of its own. Requests of servers
-// to open a stream come first, once each.
+// Acts are the leader's own requests. They fill at most half an entry, and a longer act gets an entry of its
+// own. Before them come the servers' requests to open a stream, each only once.
 func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	t.Parallel()
 	var q actQueue

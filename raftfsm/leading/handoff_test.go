@@ -192,9 +192,9 @@ func TestWhatEndsTheWaitOfACreate(t *testing.T) {
 	})
 }
 
-// If no other client waits for the lock, most creates do not wait. After two waits in vain, the next eight
-// hand-offs have no wait. After another wait in vain, the next sixteen have none. After a wait that was not
-// in vain, the count starts again.
+// If no request comes during the wait of a create, the wait was in vain. After two such waits, the next eight
+// hand-offs have no wait; after one more, the next sixteen have none. After a wait that was not in vain, the
+// count starts again.
 func TestWaitsInVainEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

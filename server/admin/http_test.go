@@ -290,7 +290,7 @@ func TestMetricsKeepTheirNames(t *testing.T) {
 	golden(t, "leader.metrics", []byte(b.String()))
 }
 
-// A measure may be a histogram. A name that ends in _total is a counter. Text that is not UTF-8 is shown.
+// A measure is a gauge, a counter (its name ends in _total) or a histogram. Text may be invalid UTF-8.
 func TestMeasuresOfOtherPackagesAreShown(t *testing.T) {
 	s := standalone()
 	s.Measure("things", "Things.", 2.5, report.Pair{Key: "kind", Value: "a\xff"})

@@ -62,7 +62,7 @@ func (s *sink) put(n int) {
 	s.add("", 1, func(b []byte) []byte { return append(b, bytes.Repeat([]byte("x"), n)...) })
 }
 
-// settled() waits until the sink has done what it can. Then it compares the parameters with the sink's
+// settled() waits until the sink has nothing more to do. Then it compares the parameters with the sink's
 // figures, and with the events of p since the last call.
 func settled(t *testing.T, s *sink, p *place, written, lost int64, problem error, told ...string) {
 	t.Helper()

@@ -163,7 +163,7 @@ func TestOtherChildrenAreNamed(t *testing.T) {
 		"%d others, %d are named: len(a.Others)", a.OtherCount, len(a.Others))
 }
 
-// The limit on the time under the state lock holds for all directories of a lock together.
+// For all directories of one lock together, a piece of a look is limited in its time under the state lock.
 func TestDirectoriesOfALockShareAPiece(t *testing.T) {
 	f := newForest(t)
 	const each = 700

@@ -18,7 +18,7 @@ import (
 
 var turnsOfK9 = flag.Int("tickets.turns", 60, "tickets of each mode that TestK9NoTwoTicketsHoldAtOnce grants")
 
-// holders keeps which tickets hold a lock at the moment, as their callers know it.
+// holders records which tickets hold a lock at the moment, according to the answers that their callers got.
 type holders struct {
 	mu              sync.Mutex
 	limit           int // how many permits the semaphore has

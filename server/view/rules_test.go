@@ -159,8 +159,8 @@ func TestRowOfALock(t *testing.T) {
 	}
 }
 
-// The number of grants is the number of new holders, or of contenders that came and no longer wait, whichever
-// is larger.
+// Two scans show different holders. The number of grants between them is the number of new holders, or the
+// number of contenders that came and no longer wait, whichever is larger.
 func TestGrantsBetweenTwoLooks(t *testing.T) {
 	plain := queue("/l", "")
 	for _, c := range []struct {

@@ -140,8 +140,8 @@ var twin = map[token.Token]token.Token{
 	token.LAND: token.LOR, token.LOR: token.LAND,
 }
 
-// droppable() reports whether the program still compiles without a statement, and then does something else. A
-// log line is not droppable.
+// droppable() reports whether the program still compiles without a statement, but behaves differently. A log
+// line is not droppable.
 func droppable(s ast.Stmt) bool {
 	switch s := s.(type) {
 	case *ast.ExprStmt:

@@ -11,8 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A name that is counted is shown on a page. The test fails, for example, if the page spells the name
-// differently.
+// Every counter and summary is on a page. The test fails, for example, if a page spells a name differently.
 func TestEveryMeasuredNameIsShown(t *testing.T) {
 	var m metrics.Set
 	s := &report.Status{Now: time.Unix(1, 0)}

@@ -168,7 +168,8 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 	}
 }
 
-// A run of reads releases the lock when the reads have cost much, or when many bytes wait to be written.
+// Several reads are answered under one hold of the state lock. The hold ends when these reads have cost much,
+// or when many bytes wait to be written.
 func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 	st := stateWith(t)
 	deep := strings.Repeat("/x", 1000)

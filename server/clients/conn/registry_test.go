@@ -90,8 +90,8 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	s.wg.Done()
 }
 
-// An address without connections stays as long as it owes something. An address with connections always
-// stays.
+// The server forgets an address without connections once the address owes nothing. It never forgets an
+// address with connections.
 func TestAddressesThatOweAreKept(t *testing.T) {
 	s, _ := quiet(t, options.Options{})
 	c := newFrom(s, "a")

@@ -113,7 +113,8 @@ func TestRoomForTheNextBytes(t *testing.T) {
 	}
 }
 
-// A read with bytes and an error delivers the bytes. A read without bytes is an error.
+// If a read returns bytes and an error, Fill returns the bytes without the error. If it returns no bytes,
+// Fill returns an error.
 func TestReadsWithErrors(t *testing.T) {
 	var in Input
 	n, err := in.Fill(iotest.DataErrReader(bytes.NewReader([]byte("abc"))))

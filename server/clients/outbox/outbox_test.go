@@ -232,7 +232,8 @@ func TestEventsInAnOutbox(t *testing.T) {
 	expect.Equal(t, frames, 2)
 }
 
-// Only the first reason for an end counts, and a closed outbox holds nothing.
+// If an outbox is ended more than once, the first reason counts. A closed outbox keeps no bytes and no
+// reserved memory.
 func TestEndsOfAnOutbox(t *testing.T) {
 	o := Outbox{holding: holding{reserved: 5}, queue: queue{buf: []byte("b"), spare: []byte("s"),
 		full: []piece{{b: []byte("f")}}, fullLen: 1}}

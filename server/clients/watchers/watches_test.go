@@ -142,9 +142,8 @@ func TestVeryManyWatchesGoWithTheirConnection(t *testing.T) {
 	expect.Equal(t, s.table.Count(), 0, "watches after a reset")
 }
 
-// A change costs an address at least one step if the address gets one of its events, plus one step for each
-// tellBytes of the events. An address that owes too much gets no events, and its watching connections are
-// closed.
+// An address that gets events of a change pays at least one step for them, plus one step for each tellBytes
+// of the events. If it owes too much, it gets no events, and its watching connections are closed.
 func TestEventsAreCharged(t *testing.T) {
 	long := "/" + strings.Repeat("x", 2*tellBytes-1)
 	for _, x := range []struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// A waiter prints its line again when the holder changes, or the waiter's place. If the place is far back, it
-// prints the line only once.
+// A waiter prints its line again when the holder or the waiter's place in the queue changes. If the place is
+// far back, it prints the line only once.
 func TestNewsOfAWait(t *testing.T) {
 	first := client.Event{Path: "/l", Holder: "/l/a", Place: 3, Of: 3}
 	far := client.Event{Path: "/l", Holder: "/l/a", Place: 300, Of: 400}
