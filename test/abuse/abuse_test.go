@@ -56,7 +56,8 @@ func limited(t *testing.T) {
 func TestAbuse(t *testing.T) {
 	limited(t)
 	c := cluster.Three(t, "--pprof", "--max-client-cnxns", fmt.Sprint(perAddr), "--4lw-whitelist",
-		admin.DefaultWhitelist+",hash", "--audit-log", filepath.Join(t.TempDir(), "audit{id}.log"))
+		admin.DefaultWhitelist+",hash", "--audit-log", filepath.Join(t.TempDir(), "audit{id}.log"),
+		"--reconfig") // otherwise a server refuses a reconfig without any work
 	leader := c.WaitLeader()
 	others := c.Others(leader)
 	must.OK(t, prepare(leader))

@@ -51,7 +51,7 @@ func prepare(s *cluster.Server) error {
 	return nil
 }
 
-var attacks = append([]attack{
+var attacks = slices.Concat([]attack{
 	{"nothing", func(a *attacker) { <-a.ctx.Done() }},
 	{"16 KiB of identities on small deletes", func(a *attacker) {
 		a.sessions(perAddr/4, []target{a.Follower}, func(c *wire.Conn, i int) error {
@@ -227,7 +227,7 @@ var attacks = append([]attack{
 			})
 		})
 	}},
-}, slices.Concat(operatorAttacks, watchedAttacks)...)
+}, operatorAttacks, watchedAttacks, cheapAttacks)
 
 // ask() sends a request ten times before it reads. Then it reads slowly until the connection ends.
 func ask(c *wire.Conn, request []byte) error {

@@ -17,10 +17,10 @@ import (
 )
 
 // adminPages are the answers of the admin port that grow with what clients do.
-var adminPages = []string{"/", "/metrics", "/health", "/members", "/locks", "/sessions", "/sessions/ended",
-	"/top", "/wait-graph", "/tree/abuse/list", "/commands", "/commands/monitor", "/commands/connections",
-	"/commands/dump", "/commands/watches", "/commands/watches_by_path", "/commands/watch_summary",
-	"/commands/configuration", "/commands/environment"}
+var adminPages = []string{"/", "/metrics", "/health", "/members", "/locks", "/locks/abuse/list", "/sessions",
+	"/sessions/ended", "/top", "/wait-graph", "/tree/abuse/list", "/commands", "/commands/monitor",
+	"/commands/connections", "/commands/dump", "/commands/watches", "/commands/watches_by_path",
+	"/commands/watch_summary", "/commands/configuration", "/commands/environment"}
 
 // operatorAttacks make answers to operators large or slow. Some read the admin pages slowly; others make many
 // watches, locks and ends of sessions.
