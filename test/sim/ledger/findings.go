@@ -71,30 +71,37 @@ func unexplained(ledger, findings []byte) (seeds []uint64, err error) {
 	return seeds, nil
 }
 
-// missed() returns the rare states of a list that the newest runs of busy minutes did not reach. It looks at
-// the last lines of the ledger that are at least as long as `hours` together. It returns an error if the
-// ledger has less, because then nothing is known. Lines that count no states do not count.
+// missed() returns the rare states of a list that older runs of busy minutes reached and the newest did not.
+// The newest runs are the last lines of the ledger that are at least as long as `hours` together. It returns
+// an error if the ledger has less, because then nothing is known. Lines that count no states do not count. A
+// state that is new on the list, and in no line yet, is not missed.
 func missed(ledger []byte, list []string, hours float64) (states []string, err error) {
 	lines := slices.Collect(bytes.Lines(ledger))
-	seen := map[string]bool{}
+	seen, before := map[string]bool{}, map[string]bool{}
 	for _, line := range slices.Backward(lines) {
 		var e commit
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("%s: %w", source, err)
 		}
-		if e.Profile != "" || len(e.Reached) == 0 || hours <= 0 {
+		if e.Profile != "" {
 			continue
 		}
-		hours -= e.Hours
 		for state := range e.Reached {
-			seen[state] = true
+			if hours > 0 {
+				seen[state] = true
+			} else {
+				before[state] = true
+			}
+		}
+		if len(e.Reached) > 0 {
+			hours -= e.Hours
 		}
 	}
 	if hours > 0 {
 		return nil, fmt.Errorf("%s lacks %.1f hours of busy minutes with rare states: run make sim", source, hours)
 	}
 	for _, s := range list {
-		if !seen[s] && slices.ContainsFunc(reached.States, func(r reached.State) bool { return r.Name == s }) {
+		if before[s] && !seen[s] && slices.ContainsFunc(reached.States, func(r reached.State) bool { return r.Name == s }) {
 			states = append(states, s)
 		}
 	}

@@ -60,7 +60,8 @@ func TestAGapIsFound(t *testing.T) {
 		{"both in one line", line(20, "", a, b), nil, false},
 		{"both in two lines", line(15, "", a) + line(15, "", b), nil, false},
 		{"older hours do not count", line(20, "", a, b) + line(20, "", b), []string{a}, false},
-		{"long days do not count", line(20, "", a) + line(20, "long", b), []string{b}, false},
+		{"long days do not count", line(20, "", b) + line(20, "", a) + line(20, "long", b), []string{b}, false},
+		{"a state that no line has yet", line(20, "", a) + line(20, "", a), nil, false},
 		{"lines that count no states do not count", line(20, "", a, b) + line(20, ""), nil, false},
 		{"too little", line(19, "", a, b), nil, true},
 	} {
