@@ -16,7 +16,8 @@ const (
 	otherNamespaces = "/other" // contains a slash, so no first part of a path is equal to it
 )
 
-// A name keeps its place while requests come for it. After `quiet` without one, a new name may take the place.
+// A name keeps its place while requests come for it. After the time `quiet` without a request, a new name may
+// take the place.
 const (
 	quiet      = 10 * time.Minute
 	looksApart = time.Minute // the time between two looks for a quiet name, while new names come
