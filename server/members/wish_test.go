@@ -109,7 +109,7 @@ func TestWhatIsImpossibleHere(t *testing.T) {
 	} {
 		to, err := from.next(&Wish{Version: -1, Joining: tc.line})
 		must.OK(t, err, "%v", tc.line)
-		c := transition{from: from, to: to, runs: map[uint32]bool{1: true, 3: true}}
+		c := plan{from: from, to: to, runs: map[uint32]bool{1: true, 3: true}}
 		expect.Equal(t, c.possible() == nil, tc.ok, "%s", tc.line)
 	}
 }
@@ -152,7 +152,7 @@ func TestEveryStepLeavesAMajority(t *testing.T) {
 				if !live(from) || !live(to) || up&1 == 0 || !from[1].Voter {
 					continue
 				}
-				c := transition{node: &fakeNode{id: 1}, from: from, to: to, ready: map[uint32]bool{},
+				c := plan{own: 1, from: from, to: to, ready: map[uint32]bool{},
 					runs: map[uint32]bool{}}
 				for id := uint32(1); id <= uint32(n); id++ {
 					runs := up>>(id-1)&1 == 1

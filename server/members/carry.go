@@ -62,7 +62,7 @@ func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) err
 // once() checks a wish, and carries it out. As in ZooKeeper, the first checks are those that need no other
 // server. Then it checks the client's rights, and last what other servers must answer.
 func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logger) (err error) {
-	t := transition{ctx: ctx, node: n, log: log, added: map[uint32]bool{}}
+	t := transition{plan: plan{own: n.ID()}, ctx: ctx, node: n, log: log, added: map[uint32]bool{}}
 	if t.from, t.to, t.since, err = goal(n.Config(), w, least); err != nil {
 		return err
 	}
@@ -79,17 +79,15 @@ func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logge
 	return t.carryOut(asks, max(w.Patience, leastPatience))
 }
 
-// transition leads from one configuration to another, by single changes.
+// transition carries out a plan.
 type transition struct {
-	ctx      context.Context // for all changes after the servers have joined; those have a time limit
-	node     Node
-	log      *slog.Logger
-	from, to Config
-	since    int64           // the version of the old configuration
-	ready    map[uint32]bool // by id: whether this voter of the new configuration follows, or could
-	runs     map[uint32]bool // by id: whether this member of the old configuration follows
-	begun    bool            // raft has made at least one change
-	added    map[uint32]bool // servers that this transition adds; false: the outcome is not known
+	plan
+	ctx   context.Context // for all changes after the servers have joined; those have a time limit
+	node  Node
+	log   *slog.Logger
+	since int64           // the version of the old configuration
+	begun bool            // raft has made at least one change
+	added map[uint32]bool // servers that this transition adds; false: the outcome is not known
 }
 
 // ask asks all servers of both configurations how they are. As in ZooKeeper, a majority of the new voters
@@ -114,37 +112,6 @@ func (t *transition) ask(ctx context.Context) {
 	}
 }
 
-// safe returns an error if the running servers are no majority of the new configuration.
-func (t *transition) safe() error {
-	var voters []uint32
-	for _, s := range t.to.list(true) {
-		voters = append(voters, s.ID)
-	}
-	return change.Safe(voters, t.ready)
-}
-
-// possible() returns an error for a wish that a ZooKeeper could carry out, and this server cannot.
-func (t *transition) possible() error {
-	at := map[string]uint32{}
-	for _, id := range t.to.ids(0) {
-		s := t.to[id]
-		is, was := t.from[id]
-		switch other, taken := at[s.Peer]; {
-		case !config.IsID(id):
-			return fmt.Errorf("%s: an id is a number from 0 to %d", s.Peer, config.MaxID)
-		case s.Peer[len(s.Peer)-2:] == ":0":
-			return fmt.Errorf("server %d: port 0 cannot be reached", id)
-		case taken:
-			return fmt.Errorf("servers %d and %d have the same address %s", other, id, s.Peer)
-		case was && is.Peer != s.Peer && t.runs[id]:
-			return fmt.Errorf("server %d runs at %s: start it at %s instead, and the cluster takes the new address",
-				id, is.Peer, s.Peer)
-		}
-		at[s.Peer] = id
-	}
-	return nil
-}
-
 // carryOut makes the changes. If one fails and the changes before it cannot be undone, the outcome is
 // unknown: clients must then read the configuration.
 func (t *transition) carryOut(ctx context.Context, patience time.Duration) error {
@@ -163,7 +130,7 @@ func (t *transition) carryOut(ctx context.Context, patience time.Duration) error
 	}
 	rest := t.rest()
 	if len(rest) == 0 {
-		rest = []change.Change{{Op: change.Describe, ID: t.node.ID()}}
+		rest = []change.Change{{Op: change.Describe, ID: t.own}}
 	}
 	for n, m := range rest {
 		m.More = n < len(rest)-1
@@ -185,7 +152,7 @@ func (t *transition) carryOut(ctx context.Context, patience time.Duration) error
 
 // step makes one change of raft's configuration.
 func (t *transition) step(ctx context.Context, m change.Change) error {
-	m.By, m.Since, m.Words = t.node.ID(), t.since, t.to.text()
+	m.By, m.Since, m.Words = t.own, t.since, t.to.text()
 	err := t.node.ChangeMember(ctx, m)
 	code := status.Of(err)
 	if m.Op == change.Add && (code == "" || code == status.Interrupted) {
@@ -218,25 +185,6 @@ func (t *transition) join(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// joins() returns the changes that come first: they add servers and votes. A server that runs must catch up
-// before it gets its vote.
-func (t *transition) joins() (list []change.Change) {
-	for _, id := range t.to.ids(t.node.ID()) {
-		s := t.to[id]
-		is, was := t.from[id]
-		switch {
-		case !was && (t.ready[id] || !s.Voter):
-			list = append(list, change.Change{Op: change.Add, ID: id, Addr: s.Peer})
-		case was && is.Peer != s.Peer:
-			list = append(list, change.Change{Op: change.Move, ID: id, Addr: s.Peer})
-		}
-		if s.Voter && !is.Voter && t.ready[id] {
-			list = append(list, change.Change{Op: change.Promote, ID: id})
-		}
-	}
-	return list
-}
-
 // promote gives a server its vote as soon as the server has caught up.
 func (t *transition) promote(ctx context.Context, m change.Change) error {
 	for {
@@ -250,32 +198,6 @@ func (t *transition) promote(ctx context.Context, m change.Change) error {
 		case <-time.After(joinPoll):
 		}
 	}
-}
-
-// rest() returns the changes after those of joins(). Their order keeps a majority that follows after each
-// change: first members leave that do not follow, then servers are added that do not run, and then the other
-// members leave. This server leaves last.
-func (t *transition) rest() (list []change.Change) {
-	leave := func(follows bool) {
-		for _, id := range t.from.ids(t.node.ID()) {
-			s, stays := t.to[id]
-			switch is := t.from[id]; {
-			case t.runs[id] != follows:
-			case !stays:
-				list = append(list, change.Change{Op: change.Remove, ID: id})
-			case is.Voter && !s.Voter:
-				list = append(list, change.Change{Op: change.Demote, ID: id})
-			}
-		}
-	}
-	leave(false)
-	for _, id := range t.to.ids(t.node.ID()) {
-		if is := t.from[id]; t.to[id].Voter && !is.Voter && !t.ready[id] {
-			list = append(list, change.Change{Op: change.Vote, ID: id, Addr: t.to[id].Peer})
-		}
-	}
-	leave(true)
-	return list
 }
 
 // rollBack removes the servers that joined, and reports whether the old configuration is in force again. It
@@ -310,7 +232,7 @@ func (t *transition) published() bool {
 		if now, version := ParseConfig(t.node.Config()); version != t.since && now.same(t.to) {
 			return true
 		}
-		if _, stays := t.to[t.node.ID()]; !stays {
+		if _, stays := t.to[t.own]; !stays {
 			return false
 		}
 		select {
