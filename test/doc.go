@@ -2,6 +2,7 @@
 // the imports of all packages, the guarantees and the manifests with the documentation.
 //
 //   - expect and must: comparisons; a failure of must ends the test
+//   - script: tests that are texts: commands, and what they print
 //   - wire: a client for the protocol's bytes; faultproxy: a proxy that loses, delays and answers frames
 //   - cluster: servers as processes, zlockd's and ZooKeeper's; zlocktest: a server inside a test, for users
 //   - sim: a network and a disk in memory; its tests run whole clusters on them

@@ -1,153 +1,172 @@
 package elect
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/script"
 )
 
-// The server with the longest log stands first; with equal logs, the server with the lowest id. A server that
-// stands with a shorter log than another loses the election, and costs the cluster a whole election timeout.
-func TestTheLongestLogStandsFirst(t *testing.T) {
-	status := func(id uint32, term, index uint64) peer.Status {
-		return peer.Status{ID: id, LastTerm: term, LastIndex: index}
-	}
-	for _, c := range []struct {
-		name          string
-		first, second peer.Status
-	}{
-		{"equal logs: the lower id", status(1, 3, 10), status(2, 3, 10)},
-		{"a longer log before a lower id", status(2, 3, 11), status(1, 3, 10)},
-		{"a later term before a longer log", status(2, 4, 9), status(1, 3, 10)},
-	} {
-		expect.That(t, StandsBefore(&c.first, &c.second),
-			"%s: server %d does not stand before %d", c.name, c.first.ID, c.second.ID)
-		expect.That(t, !StandsBefore(&c.second, &c.first),
-			"%s: server %d stands before %d", c.name, c.second.ID, c.first.ID)
+// TestScripts runs testdata/*.txt. In each block, a voter decides whether it stands for election:
+//
+//	voter 2 of 1 2 3   server 2 decides; the voters are servers 1, 2 and 3
+//	dead 3             the process of the leader, server 3, is gone
+//	silent 3           nothing is heard from the leader, server 3
+//	vacant             no leader is known
+//	1 log 3/11         the newest entry of server 1 has term 3 and index 11; without the command it is 3/10
+//	1 silent 999ms     server 1 has not heard from a leader for this time
+//	1 leader 3         server 1 knows this leader, and has no connection to it; `1 linked 3`: it has one
+//	1 stands           server 1 stands for election; `1 begins`: it only starts
+//	1 mute             server 1 does not answer; `1 gone`: it refuses the connection
+//	waited 40ms        the voter has waited for better candidates for this time
+//	over               it has waited long enough
+//
+// A server that no command names hears nothing from a leader and knows none. A block prints the opinions of
+// the other voters, and then the verdict.
+func TestScripts(t *testing.T) {
+	script.Run(t, "testdata/*.txt", func(t *testing.T, commands [][]string) string {
+		v := vote{answers: map[uint32]*peer.Answer{}}
+		for _, words := range commands {
+			v.run(t, words)
+		}
+		return v.decide(t)
+	})
+}
+
+// vote is one decision.
+type vote struct {
+	own, leader uint32
+	voters      []uint32
+	why         Why
+	answers     map[uint32]*peer.Answer
+	waited      time.Duration
+	over        bool
+}
+
+func number(t *testing.T, word string) uint32 {
+	return uint32(must.Get(strconv.ParseUint(word, 10, 32))(t))
+}
+
+func (v *vote) run(t *testing.T, words []string) {
+	switch words[0] {
+	case "voter":
+		v.own = number(t, words[1])
+		for _, w := range words[3:] {
+			id := number(t, w)
+			v.voters = append(v.voters, id)
+			v.answers[id] = &peer.Answer{Status: peer.Status{Up: true, Silent: 1000, LastTerm: 3, LastIndex: 10}}
+			v.answers[id].ID = id
+		}
+	case "dead":
+		v.why, v.leader = Dead, number(t, words[1])
+	case "silent":
+		v.why, v.leader = Silent, number(t, words[1])
+	case "vacant":
+		v.why = Vacant
+	case "waited":
+		v.waited = must.Get(time.ParseDuration(words[1]))(t)
+	case "over":
+		v.over = true
+	default:
+		a := v.answers[number(t, words[0])]
+		must.That(t, a != nil, "%v is not a voter", words)
+		answer(t, a, words[1:])
 	}
 }
 
-// TestDecide checks what a server decides from the answers of the other voters.
-func TestDecide(t *testing.T) {
-	var (
-		// What the other voters see. Where nothing else is said, a voter has the same log as this server, and
-		// a higher id.
-		agrees = Opinion{Silent: true, Vacant: true}
-		hears  = Opinion{Linked: true}                                           // linked to the leader
-		mute   = Opinion{Mute: true}                                             // no answer; the voter may be busy
-		gone   = Opinion{Mute: true, Gone: true}                                 // the voter's process is gone
-		ahead  = Opinion{Before: true, Longer: true, Silent: true, Vacant: true} // the voter has more entries
-		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // first in line; stands already
-		lower  = Opinion{Before: true, Lower: true, Silent: true, Vacant: true}  // the same log, a lower id
-		short  = Opinion{Short: true, Lower: true, Silent: true, Vacant: true}   // a shorter log, a lower id
-		leads  = Opinion{Leads: true}                                            // the voter says that it leads
-		busy   = Opinion{Before: true, Longer: true, Linked: true, Mute: false}  // linked, with more entries
-		// The voter hears of a leader, but has no link.
-		calm = Opinion{}
-		own  = func(list ...Opinion) []Opinion { return list } // opinions of the other servers
-	)
-	const unwaited, waited, over = 0, time.Second, 2 * time.Second
-	for _, c := range []struct {
-		what     string
-		why      Why
-		voters   int
-		opinions []Opinion
-		wait     time.Duration
-		want     Verdict
-	}{
-		{"the leader of three is dead, the other agrees", Dead, 3, own(agrees), unwaited, Stand},
-		{"the leader of three is dead, the other has its connection", Dead, 3, own(hears), unwaited, Yield},
-		{"the leader of three is dead, the other does not answer", Dead, 3, own(mute), unwaited, Yield},
-		{"the leader of three is dead, and the other's process is gone", Dead, 3, own(gone), unwaited, Yield},
-		{"the leader of two is dead: no majority", Dead, 2, own(), unwaited, Yield},
-		{"a lone voter", Dead, 1, own(), unwaited, Stand},
-		{"the leader of five is dead, one is busy", Dead, 5, own(agrees, agrees, mute), unwaited, Stand},
-		{"the leader of five is dead, two are busy", Dead, 5, own(agrees, mute, mute), unwaited, Yield},
-		{"one of five reaches the leader, one is busy", Dead, 5, own(agrees, hears, mute), unwaited, Yield},
-		{"one of five reaches the leader, which is too few to lead", Dead, 5, own(agrees, agrees, hears), unwaited,
-			Stand},
-		{"two of five reach the leader", Dead, 5, own(agrees, hears, hears), unwaited, Yield},
-		{"the other of three has a longer log", Dead, 3, own(ahead), unwaited, Yield},
-		{"one of five has a longer log: it stands first", Dead, 5, own(agrees, agrees, ahead), unwaited, WaitTurn},
-		{"and has not done so", Dead, 5, own(agrees, agrees, ahead), waited, Stand},
-		{"a lower id stands first", Dead, 3, own(lower), unwaited, WaitTurn},
-		{"a lower id may be storing the last entry", Dead, 3, own(short), unwaited, WaitTurn},
-		{"and has not stored it soon after", Dead, 3, own(short), turnShort, Stand},
-		{"and has stored it by then", Dead, 3, own(lower), turnShort, WaitTurn},
-		{"the one that stands first does so", Dead, 3, own(stands), waited, WaitOthers},
-		{"and has done so for long", Dead, 3, own(stands), over, Stand},
-
-		{"the leader is silent, and the other of three hears nothing", Silent, 3, own(agrees), unwaited, Stand},
-		{"the other of three hears of the leader", Silent, 3, own(calm), unwaited, Yield},
-		{"the other of three does not answer", Silent, 3, own(mute), unwaited, Yield},
-		{"two of five hear nothing", Silent, 5, own(agrees, calm, calm), unwaited, Yield},
-		{"three of five hear nothing", Silent, 5, own(agrees, agrees, calm), unwaited, Stand},
-		{"three of five hear nothing, and two of them know more", Silent, 5, own(ahead, ahead, busy), unwaited,
-			Yield},
-
-		{"no leader is known", Vacant, 3, own(agrees, mute), unwaited, Stand},
-		{"a server leads, which this one has yet to hear of", Vacant, 3, own(agrees, leads), unwaited, Yield},
-		{"the others know a leader", Vacant, 3, own(calm, calm), unwaited, Yield},
-		{"the others do not answer", Vacant, 3, own(mute, mute), unwaited, Yield},
-		{"one process is gone, one is vacant", Vacant, 3, own(agrees, gone), unwaited, Stand},
-		{"both others stand", Vacant, 3, own(stands, stands), waited, WaitOthers},
-		{"both others have stood for long", Vacant, 3, own(stands, stands), over, Stand},
-	} {
-		s := Survey{Voter: true, Voters: c.voters, Opinions: c.opinions}
-		got := s.Decide(c.why, c.wait, c.wait == over)
-		expect.Equal(t, got, c.want, "%s: verdict %d", c.what, got)
-		s.Voter = false
-		expect.Equal(t, s.Decide(c.why, over, true), Yield, "%s: without a vote: verdict", c.what)
-	}
-	s := Survey{Voter: true, Voters: 5, Opinions: own(lower, ahead, agrees)}
-	expect.Equal(t, s.Turn(), 2*turnStep+turnTie, "two stand first, one of them has a lower id: it waits")
-}
-
-// opinionOf turns another server's answer, or its failure to answer, into an opinion.
-func TestOpinionOfAnAnswer(t *testing.T) {
-	own := peer.Status{ID: 2, LastTerm: 3, LastIndex: 10}
-	st := func(id, leader, linked uint32, index uint64, silent int64) peer.Status {
-		return peer.Status{ID: 9, Up: true, Leader: leader, Linked: linked, LastTerm: 3, LastIndex: index,
-			Silent: silent}
-	}
-	for _, c := range []struct {
-		what string
-		a    peer.Answer
-		want Opinion
-	}{
-		{"no answer", peer.Answer{Err: net.ErrClosed}, Opinion{Lower: true, Mute: true}},
-		{"a refused connection", peer.Answer{Err: errors.Join(syscall.ECONNREFUSED)}, Opinion{
-			Lower: true, Mute: true, Gone: true}},
-		{"it only begins", peer.Answer{Status: peer.Status{}}, Opinion{Lower: true}},
-		{"the same log", peer.Answer{Status: st(1, 3, 3, 10, 0)}, Opinion{Lower: true, Before: true, Linked: true}},
-		{"a longer log", peer.Answer{Status: st(1, 3, 0, 11, 1000)}, Opinion{Lower: true, Before: true,
-			Longer: true, Silent: true}},
-		{"a shorter log and no leader", peer.Answer{Status: st(1, 0, 0, 9, 999)}, Opinion{Lower: true, Short: true,
-			Vacant: true}},
-		{"it leads", peer.Answer{Status: st(1, 1, 0, 9, 0)}, Opinion{Lower: true, Short: true, Leads: true}},
-	} {
-		c.a.ID = 1
-		expect.Equal(t, opinionOf(&c.a, &own, 3, time.Second), c.want, "%s", c.what)
+// answer() changes what another server answers.
+func answer(t *testing.T, a *peer.Answer, words []string) {
+	switch st := &a.Status; words[0] {
+	case "log":
+		must.Get(fmt.Sscanf(words[1], "%d/%d", &st.LastTerm, &st.LastIndex))(t)
+	case "silent":
+		st.Silent = must.Get(time.ParseDuration(words[1]))(t).Milliseconds()
+	case "leader":
+		st.Leader, st.Silent = number(t, words[1]), 0
+	case "linked":
+		st.Leader, st.Linked, st.Silent = number(t, words[1]), number(t, words[1]), 0
+	case "stands":
+		st.Stands = true
+	case "begins":
+		st.Up = false
+	case "mute":
+		a.Err = net.ErrClosed
+	case "gone":
+		a.Err = errors.Join(syscall.ECONNREFUSED)
+	default:
+		t.Fatalf("%v is no command", words)
 	}
 }
 
-// A server gives an election more time after each failed election, up to eight times as much. A candidate
-// also gives an election more time if disks are slow.
-func TestPatienceGrows(t *testing.T) {
-	for _, c := range []struct {
-		v      vacancy
-		stands bool
-		want   time.Duration
-	}{
-		{vacancy{}, false, voteTime}, {vacancy{}, true, 2 * voteTime}, {vacancy{took: time.Second}, true,
-			2 * time.Second},
-		{vacancy{tries: 2}, false, 4 * voteTime}, {vacancy{tries: 9}, false, 8 * voteTime},
-	} {
-		expect.Equal(t, c.v.patience(c.stands), c.want, "%+v, stands %v", c.v, c.stands)
+// decide() prints the opinions and the verdict. If the voter decided the same without a vote, the test fails.
+func (v *vote) decide(t *testing.T) string {
+	var out strings.Builder
+	s := Survey{Voters: len(v.voters), Voter: slices.Contains(v.voters, v.own)}
+	own := peer.Status{ID: v.own, LastTerm: 3, LastIndex: 10}
+	for _, id := range v.voters {
+		if id == v.own {
+			own.LastTerm, own.LastIndex = v.answers[id].Status.LastTerm, v.answers[id].Status.LastIndex
+		}
 	}
+	for _, id := range v.voters {
+		if id != v.own && id != v.leader {
+			o := opinionOf(v.answers[id], &own, v.leader, time.Second)
+			s.Opinions = append(s.Opinions, o)
+			fmt.Fprintf(&out, "%d: %s\n", id, o.words())
+		}
+	}
+	switch s.Decide(v.why, v.waited, v.over) {
+	case Stand:
+		fmt.Fprintf(&out, "stand: %v\n", v.why)
+	case WaitTurn:
+		fmt.Fprintf(&out, "wait: others stand first, within %v\n", s.Turn())
+	case WaitOthers:
+		out.WriteString("wait: a better candidate stands\n")
+	case Yield:
+		fmt.Fprintf(&out, "yield: %s\n", yields(&s, v.why))
+	}
+	s.Voter = false
+	expect.Equal(t, s.Decide(v.why, time.Hour, true), Yield, "the verdict of a server without a vote")
+	return out.String()
+}
+
+// yields() returns the reason for which a server does not stand.
+func yields(s *Survey, why Why) string {
+	switch {
+	case !s.Voter:
+		return "it has no vote"
+	case !s.May(why):
+		return map[Why]string{Dead: "the leader may be alive", Silent: "no majority hears nothing",
+			Vacant: "no majority knows no leader, or a server leads"}[why]
+	}
+	return "it cannot win"
+}
+
+// words() prints an opinion.
+func (o *Opinion) words() string {
+	var list []string
+	for _, w := range []struct {
+		is   bool
+		text string
+	}{
+		{o.Lower, "lower id"}, {o.Mute, "mute"}, {o.Gone, "gone"}, {o.Before, "before us"},
+		{o.Longer, "longer log"}, {o.Short, "shorter log"}, {o.Silent, "hears nothing"},
+		{o.Vacant, "knows no leader"}, {o.Leads, "leads"}, {o.Linked, "linked"}, {o.Stands, "stands"},
+	} {
+		if w.is {
+			list = append(list, w.text)
+		}
+	}
+	return cmp.Or(strings.Join(list, ", "), "no opinion")
 }

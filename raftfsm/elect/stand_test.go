@@ -346,3 +346,19 @@ func TestIdle(t *testing.T) {
 		}
 	})
 }
+
+// A server gives an election more time after each failed election, up to eight times as much. A candidate
+// also gives an election more time if disks are slow.
+func TestPatienceGrows(t *testing.T) {
+	for _, c := range []struct {
+		v      vacancy
+		stands bool
+		want   time.Duration
+	}{
+		{vacancy{}, false, voteTime}, {vacancy{}, true, 2 * voteTime}, {vacancy{took: time.Second}, true,
+			2 * time.Second},
+		{vacancy{tries: 2}, false, 4 * voteTime}, {vacancy{tries: 9}, false, 8 * voteTime},
+	} {
+		expect.Equal(t, c.v.patience(c.stands), c.want, "%+v, stands %v", c.v, c.stands)
+	}
+}

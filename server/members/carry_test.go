@@ -1,12 +1,13 @@
 package members
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,8 +17,144 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state/config"
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/script"
 )
+
+const threeServers = `server.1=h1:2888:2889:participant;h1:2181
+server.2=h2:2888:2889:participant;h2:2181
+server.3=h3:2888:2889:participant;h3:2181
+version=10000002a`
+
+// TestReconfigScripts runs testdata/reconfig/*.txt. In each block, a client of server 1, which leads servers
+// 2 and 3, asks for a reconfig:
+//
+//	by 2                      server 2 carries out the changes
+//	runs h4                   a server answers at h4:2888, and does not follow
+//	down 2                    server 2 does not answer; `empty 2`: it answers, and has lost its log
+//	refuse promote 4 broken   this change fails; also: unsafe, changing, stale, not-ready
+//	before add 5 joins 5 h9   just before this change another operator adds server 5 at h9:2888
+//	goal joining=4=h4:1:2;3   prints the configuration that the client's words mean
+//	reconfig leaving=2,3      carries them out
+//
+// Further words are joining, members, version, patience=3s, without-right, and least=1, the smallest number
+// of voters. In the words, _ is a blank and \n a new line, and THREE is the list of the three servers. A
+// reconfig prints the changes of raft, and then the members and their version.
+func TestReconfigScripts(t *testing.T) {
+	script.Run(t, "testdata/reconfig/*.txt", func(t *testing.T, commands [][]string) (out string) {
+		synctest.Test(t, func(t *testing.T) {
+			n := newFakeNode()
+			for _, words := range commands {
+				out += n.run(t, words)
+			}
+		})
+		return out
+	})
+}
+
+var refusals = map[string]error{
+	"broken": errors.New("the link broke"), "unsafe": status.Errorf(status.Unsafe, "no majority"),
+	"changing": status.Errorf(status.Changing, "another"), "stale": status.Errorf(status.Stale, "others"),
+	"not-ready": status.Errorf(status.NotReady, "it is behind"),
+}
+
+func (n *fakeNode) run(t *testing.T, words []string) string {
+	id := func(n int) uint32 { return uint32(must.Get(strconv.Atoi(words[n]))(t)) }
+	switch words[0] {
+	case "by":
+		n.id = id(1)
+	case "runs":
+		n.there[words[1]+":2888"] = true
+	case "down":
+		n.follow["h"+words[1]+":2888"] = false
+	case "empty":
+		n.follow["h"+words[1]+":2888"], n.there["h"+words[1]+":2888"] = false, true
+	case "refuse":
+		err := refusals[words[3]]
+		must.Fails(t, err, "%v names no error", words)
+		n.refuse[words[1]+" "+words[2]] = err
+	case "before":
+		n.before = map[string]func(){words[1] + " " + words[2]: func() {
+			n.now = maps.Clone(n.now)
+			n.now[id(4)] = config.Server{ID: id(4), Peer: words[5] + ":2888"}
+		}}
+	case "goal":
+		w, least := wishOf(t, words[1:])
+		_, to, version, err := goal(n.Config(), &w, least)
+		if err != nil {
+			return end(err) + "\n"
+		}
+		return fmt.Sprintf("%s, after version %x\n", to.words(), version)
+	case "reconfig":
+		return n.reconfig(t, words[1:])
+	default:
+		t.Fatalf("%v is no command", words)
+	}
+	return ""
+}
+
+func wishOf(t *testing.T, words []string) (w Wish, least int) {
+	w, least = Wish{Version: -1, May: true}, 2
+	blanks := strings.NewReplacer("THREE", strings.ReplaceAll(threeServers, "\n", `\n`))
+	for _, word := range words {
+		key, value, _ := strings.Cut(blanks.Replace(word), "=")
+		value = strings.NewReplacer("_", " ", `\n`, "\n").Replace(value)
+		switch key {
+		case "joining":
+			w.Joining = value
+		case "leaving":
+			w.Leaving = value
+		case "members":
+			w.Members = value
+		case "version":
+			w.Version = must.Get(strconv.ParseInt(value, 16, 64))(t)
+		case "patience":
+			w.Patience = must.Get(time.ParseDuration(value))(t)
+		case "without-right":
+			w.May = false
+		case "least":
+			least = must.Get(strconv.Atoi(value))(t)
+		default:
+			t.Fatalf("%q is no word of a reconfig", word)
+		}
+	}
+	return w, least
+}
+
+func (n *fakeNode) reconfig(t *testing.T, words []string) string {
+	w, least := wishOf(t, words)
+	began := time.Now()
+	err := Carry(t.Context(), n, w, least, slog.New(slog.DiscardHandler))
+	var out strings.Builder
+	if len(n.asked) == 0 {
+		out.WriteString("no server is asked\n")
+	}
+	for _, made := range n.made {
+		fmt.Fprintln(&out, made)
+	}
+	fmt.Fprintf(&out, "%v %s\n", time.Since(began), end(err))
+	if len(n.made) > 0 {
+		fmt.Fprintf(&out, "%s, version %x\n", n.now.words(), n.version)
+	}
+	return out.String()
+}
+
+// words() lists the servers of a configuration. A ! follows a server without a vote, and an address follows a
+// server that is not at its usual one.
+func (m Config) words() string {
+	var list []string
+	for _, s := range m.list(false) {
+		word := strconv.Itoa(int(s.ID &^ (1 << 31)))
+		if !s.Voter {
+			word += "!"
+		}
+		if host, _, _ := strings.Cut(s.Peer, ":"); host != fmt.Sprint("h", s.ID) {
+			word += " at " + s.Peer
+		}
+		list = append(list, word)
+	}
+	return "members " + strings.Join(list, ", ")
+}
 
 // fakeNode is server 1, the leader, of a cluster of servers 1, 2 and 3.
 type fakeNode struct {
@@ -73,7 +210,7 @@ func (n *fakeNode) ChangeMember(_ context.Context, c change.Change) error {
 	}
 	n.made = append(n.made, what)
 	s := n.now[c.ID]
-	s.ID = c.ID
+	s.ID, s.Peer = c.ID, cmp.Or(c.Addr, s.Peer)
 	n.now = maps.Clone(n.now)
 	switch c.Op {
 	case change.Remove:
@@ -83,6 +220,8 @@ func (n *fakeNode) ChangeMember(_ context.Context, c change.Change) error {
 	case change.Promote, change.Vote:
 		s.Voter = true
 		n.now[c.ID] = s
+	case change.Move:
+		n.now[c.ID] = s
 	case change.Demote:
 		s.Voter = false
 		n.now[c.ID] = s
@@ -91,150 +230,4 @@ func (n *fakeNode) ChangeMember(_ context.Context, c change.Change) error {
 		n.version++
 	}
 	return nil
-}
-
-// A Wish for other members is carried out as several changes, each of one server. If a change fails, the
-// earlier changes are undone, or the answer says that the result is unknown.
-func TestWishIsCarriedOutOrTakenBack(t *testing.T) {
-	const four = "server.4=h4:2888:3888;2181"
-	unsafe := status.Errorf(status.Unsafe, "no majority")
-	changing, stale := status.Errorf(status.Changing, "another"), status.Errorf(status.Stale, "others")
-	broken := errors.New("the link broke")
-	for name, c := range map[string]struct {
-		wish    Wish
-		prepare func(*fakeNode)
-		code    status.Code
-		err     error
-		made    string
-	}{
-		"a server joins": {Wish{Joining: four, May: true}, func(n *fakeNode) { n.there["h4:2888"] = true }, "", nil,
-			"add 4, promote 4, describe 1"},
-		"two leave": {Wish{Leaving: "2,3", Joining: four + ",server.5=h5:2888:3888;2181", May: true},
-			func(n *fakeNode) { n.there["h4:2888"], n.there["h5:2888"] = true, true }, "", nil,
-			"add 4, promote 4, add 5, promote 5, remove 2, remove 3"},
-		"without the right no server is asked": {Wish{Joining: four}, func(*fakeNode) {}, status.NotAllowed, nil, ""},
-		"no majority follows": {Wish{Leaving: "3", May: true}, func(n *fakeNode) { n.follow["h2:2888"] = false },
-			status.Unsafe, nil, ""},
-		"a server that lost its log is no majority": {Wish{Leaving: "3", May: true}, func(n *fakeNode) {
-			n.follow["h2:2888"], n.there["h2:2888"] = false, true
-		}, status.Unsafe, nil, ""},
-		"the leader sees no majority": {Wish{Leaving: "3", May: true},
-			func(n *fakeNode) { n.refuse["remove 3"] = unsafe }, status.Unsafe, nil, ""},
-		"another change is under way": {Wish{Leaving: "3", May: true},
-			func(n *fakeNode) { n.refuse["remove 3"] = changing }, status.Changing, nil, ""},
-		"the members are others all the time": {Wish{Leaving: "3", May: true},
-			func(n *fakeNode) { n.refuse["remove 3"] = stale }, status.Changing, nil, ""},
-		"the members of that version are others": {Wish{Leaving: "3", Version: 0x10000002a, May: true},
-			func(n *fakeNode) { n.refuse["remove 3"] = stale }, status.Stale, ErrVersion, ""},
-		"those who join are not ready": {Wish{Leaving: "2,3", Joining: four + ",server.5=h5:2888:3888;2181", May: true},
-			func(n *fakeNode) {
-				n.there["h4:2888"], n.there["h5:2888"] = true, true
-				n.refuse["promote 4"], n.refuse["promote 5"] = broken, broken
-			}, status.Unsafe, nil, "add 4, add 5, remove 4, remove 5"},
-		"what was begun cannot be taken back": {Wish{Leaving: "2,3", Joining: four, May: true}, func(n *fakeNode) {
-			n.there["h4:2888"] = true
-			n.refuse["promote 4"], n.refuse["remove 4"] = broken, broken
-		}, "", ErrUnknown, "add 4"},
-		"it breaks on its way": {Wish{Leaving: "2,3", Joining: four, May: true}, func(n *fakeNode) {
-			n.there["h4:2888"], n.refuse["remove 3"] = true, unsafe
-		}, status.Unsafe, ErrUnknown, "add 4, promote 4, remove 2"},
-		"nothing changes": {Wish{May: true}, func(*fakeNode) {}, "", nil, "describe 1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := newFakeNode()
-				c.prepare(n)
-				if c.wish.Version == 0 {
-					c.wish.Version = -1
-				}
-				err := Carry(t.Context(), n, c.wish, 2, slog.New(slog.DiscardHandler))
-				expect.Equal(t, err == nil, c.err == nil && c.code == "", "%v", err)
-				expect.Equal(t, status.Of(err), c.code)
-				if c.err != nil {
-					expect.Is(t, err, c.err)
-				}
-				expect.Equal(t, strings.Join(n.made, ", "), c.made)
-				if !c.wish.May {
-					expect.Equal(t, len(n.asked), 0, "servers that were asked")
-				}
-			})
-		})
-	}
-}
-
-// If a wish fails half way, only its own changes are undone. A server that another operator has added during
-// the wish stays.
-func TestServerOfAnotherOperatorStays(t *testing.T) {
-	const joining = "server.4=h4:2888:3888;2181,server.5=h5:2888:3888;2181"
-	broken := errors.New("the link broke")
-	for name, c := range map[string]struct {
-		id   uint32 // the server that the other operator adds
-		addr string
-		at   string // the change before which the other operator adds the server
-		late bool   // the joining servers cannot be promoted
-		code status.Code
-		made string
-	}{
-		"one of ours, elsewhere": {5, "other:2888", "add 5", false, status.Changing,
-			"add 4, promote 4, remove 4"},
-		"one of ours, in its place": {5, "h5:2888", "add 5", false, status.Changing,
-			"add 4, promote 4, remove 4"},
-		"our first": {4, "other:2888", "add 4", false, status.Stale, ""},
-		"another id": {6, "h6:2888", "promote 5", true, status.Unsafe,
-			"add 4, add 5, remove 4, remove 5"},
-		"one that we added": {5, "other:2888", "promote 5", true, status.Unsafe, "add 4, add 5, remove 4"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := newFakeNode()
-				n.there["h4:2888"], n.there["h5:2888"] = true, true
-				if c.late {
-					n.refuse["promote 4"], n.refuse["promote 5"] = broken, broken
-				}
-				n.before = map[string]func(){c.at: func() {
-					n.now = maps.Clone(n.now)
-					n.now[c.id] = config.Server{ID: c.id, Peer: c.addr}
-				}}
-				// Without servers 4 and 5 no majority would remain.
-				w := Wish{Version: n.version, Leaving: "2,3", Joining: joining, May: true}
-				err := Carry(t.Context(), n, w, 2, slog.New(slog.DiscardHandler))
-				expect.Fails(t, err, "it is carried out")
-				expect.Equal(t, status.Of(err), c.code, "%v", err)
-				expect.Equal(t, strings.Join(n.made, ", "), c.made)
-				expect.Equal(t, n.now[c.id].Peer, c.addr, "the other's server")
-			})
-		})
-	}
-}
-
-// The majority of a new configuration counts voters that follow, and joining servers that answer. Only
-// members are asked whether they follow.
-func TestWhoCountsInANewConfiguration(t *testing.T) {
-	n := newFakeNode()
-	n.there["h4:2888"] = true
-	n.follow["h3:2888"] = false
-	for leaving, want := range map[string][]uint32{"": {1, 2, 4}, "2": {1, 4}, "1,2": {4}} {
-		tr := &transition{ctx: t.Context(), node: n}
-		var err error
-		tr.from, tr.to, tr.since, err = goal(n.Config(), &Wish{Version: -1, Leaving: leaving,
-			Joining: "server.4=h4:2888:3888;2181,server.5=h5:2888:3888;2181"}, 1)
-		expect.OK(t, err)
-		tr.ask(t.Context())
-		expect.List(t, slices.Sorted(maps.Keys(tr.ready)), want, "without %q", leaving)
-		expect.List(t, slices.Sorted(maps.Keys(tr.runs)), []uint32{1, 2, 3}, "members that were asked")
-	}
-}
-
-// If a server does not get its vote in time, it does not count towards the majority of the new configuration.
-func TestVoteThatIsNotGivenIsMissed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newFakeNode()
-		n.there["h4:2888"], n.refuse["promote 4"] = true, status.Errorf(status.NotReady, "it is behind")
-		began := time.Now()
-		err := Carry(t.Context(), n, Wish{Version: -1, May: true, Joining: "server.4=h4:2888:3888;2181",
-			Patience: 3 * time.Second}, 2, slog.New(slog.DiscardHandler))
-		expect.OK(t, err, "three of four voters follow")
-		expect.Equal(t, time.Since(began), 3*time.Second, "it is waited for")
-		expect.Equal(t, strings.Join(n.made, ", "), "add 4, vote 4")
-	})
 }

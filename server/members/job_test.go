@@ -3,7 +3,9 @@ package members
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,7 +15,204 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/script"
 )
+
+// TestJobScripts runs testdata/job/*.txt. In each block, an operator starts a job in a cluster of three
+// servers: 2 leads, 3 votes, and 10 has no vote.
+//
+//	answers h4:2888 2      the server at this address answers after two tries
+//	reports h4:2888 h5:1   the server at the first address says that the second is its own
+//	mute                   servers do not say which addresses are theirs
+//	known h4:2888          the server at this address has the member's own data directory
+//	member 10 silent       the member is not heard from; also: waits, snapshot, lag 1000
+//	still                  no member catches up
+//	behind 2500            a server that joins lags by so many entries, and not by 5000
+//	no-leader 2            the next two changes fail, because no server leads
+//	lost 2                 the next two changes are made, but their answers are lost
+//	not-ready 2            the next two promotions come too early
+//	deaf                   the leader does not hand over, and says that it has
+//	full members 1         after one call, the calls of this kind fail: the disk is full
+//	quiet add 0s 4s        no server leads for calls of this kind, from 0 s to 4 s
+//	add 4 h4:2888 again    the job; further words: no-vote, patience=3s, ends=100ms (its caller goes)
+//
+// A block prints the steps of the job and their times, its end, and the changes that were made.
+func TestJobScripts(t *testing.T) {
+	script.Run(t, "testdata/job/*.txt", func(t *testing.T, commands [][]string) (out string) {
+		synctest.Test(t, func(t *testing.T) {
+			c := &trouble{fakeCluster: newFakeCluster(), began: time.Now(), after: -1}
+			for _, words := range commands {
+				if !c.run(t, words) {
+					out += c.job(t, words)
+				}
+			}
+		})
+		return out
+	})
+}
+
+// trouble is a cluster in which calls of one kind fail.
+type trouble struct {
+	*fakeCluster
+	full  string // the kind of calls that fail: "members", "probe", or the operation of a change
+	after int    // number of calls that succeed before calls fail
+	deaf  bool   // the leader accepts a request to hand the leadership over, but keeps it
+	still bool   // no member catches up
+
+	quiet    string // the kind of calls for which no server leads
+	began    time.Time
+	from, to time.Duration // when no server leads for them
+}
+
+func (c *trouble) fails(kind string) error {
+	at := time.Since(c.began)
+	switch {
+	case kind == c.quiet && at >= c.from && at <= c.to:
+		return status.Errorf(status.NoLeader, "no leader")
+	case kind == c.full:
+		if c.after--; c.after < 0 {
+			return errors.New("the disk is full")
+		}
+	}
+	return nil
+}
+
+func (c *trouble) Members(ctx context.Context) (*status.Members, error) {
+	if err := c.fails("members"); err != nil {
+		return nil, err
+	}
+	if c.still {
+		list := &status.Members{Leader: c.leader, Members: map[uint32]status.Member{}}
+		for id, m := range c.members {
+			list.Members[id] = *m
+		}
+		return list, nil
+	}
+	return c.fakeCluster.Members(ctx)
+}
+
+func (c *trouble) Probe(ctx context.Context, id uint32, addr string) (*status.Found, error) {
+	if err := c.fails("probe"); err != nil {
+		return nil, err
+	}
+	return c.fakeCluster.Probe(ctx, id, addr)
+}
+
+func (c *trouble) ChangeMember(ctx context.Context, m change.Change) error {
+	if err := c.fails(string(m.Op)); err != nil {
+		return err
+	}
+	if c.deaf && m.Op == change.Lead {
+		return nil
+	}
+	return c.fakeCluster.ChangeMember(ctx, m)
+}
+
+// run() carries out a command. It returns false if the command is a job.
+func (c *trouble) run(t *testing.T, words []string) bool {
+	count := func(n int) int { return must.Get(strconv.Atoi(words[n]))(t) }
+	at := func(n int) time.Duration { return must.Get(time.ParseDuration(words[n]))(t) }
+	switch words[0] {
+	case "answers":
+		c.answers[words[1]] = count(2)
+	case "reports":
+		c.at[words[1]] = words[2]
+	case "mute":
+		c.fakeCluster.mute = true
+	case "known":
+		c.known[words[1]] = true
+	case "member":
+		m := c.members[uint32(count(1))]
+		switch p := &m.Progress; words[2] {
+		case "silent":
+			*p = status.Progress{Waits: "refused"}
+		case "waits":
+			p.Waits = "a disk"
+		case "starts":
+			*p = status.Progress{Waits: "a snapshot", Heard: status.Ago(1)}
+		case "snapshot":
+			*p = status.Progress{SnapshotSize: 30 << 20, SnapshotSent: 20 << 10, Heard: status.Ago(1)}
+		case "lag":
+			p.Lag, p.LagBytes = uint64(count(3)), nil
+		}
+	case "still":
+		c.still = true
+	case "behind":
+		c.behind = uint64(count(1))
+	case "no-leader":
+		c.stumble = count(1)
+	case "lost":
+		c.lost = count(1)
+	case "not-ready":
+		c.notReady = count(1)
+	case "deaf":
+		c.deaf = true
+	case "full":
+		c.full, c.after = words[1], count(2)
+	case "quiet":
+		c.quiet, c.from, c.to = words[1], at(2), at(3)
+	default:
+		return false
+	}
+	return true
+}
+
+// job() does a job, and prints it. A step that is repeated is printed once.
+func (c *trouble) job(t *testing.T, words []string) string {
+	j := change.Job{Op: change.Op(words[0]), ID: uint32(must.Get(strconv.Atoi(words[1]))(t))}
+	ctx := anHour(t)
+	for _, w := range words[2:] {
+		key, value, _ := strings.Cut(w, "=")
+		switch key {
+		case "again":
+			j.Again = true
+		case "no-vote":
+			j.NoVote = true
+		case "patience":
+			j.Patience = must.Get(time.ParseDuration(value))(t).Milliseconds()
+		case "ends":
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, must.Get(time.ParseDuration(value))(t))
+			defer cancel()
+		default:
+			j.Addr = w
+		}
+	}
+	var out strings.Builder
+	var last change.Step
+	times := 0
+	again := func() {
+		if times > 1 {
+			fmt.Fprintf(&out, "  %d times\n", times)
+		}
+	}
+	err := Run(ctx, c, j, func(s change.Step) {
+		if s.Kind+s.Text == last.Kind+last.Text {
+			times++
+			return
+		}
+		again()
+		times, last = 1, s
+		fmt.Fprintf(&out, "%v %s: %s\n", time.Since(c.began), cmp.Or(s.Kind, "note"), s.Text)
+	})
+	again()
+	fmt.Fprintf(&out, "%v %s\n", time.Since(c.began), end(err))
+	for _, made := range c.got {
+		fmt.Fprintf(&out, "made: %s\n", made)
+	}
+	return out.String()
+}
+
+// end prints how a change has ended.
+func end(err error) string {
+	switch {
+	case err == nil:
+		return "done"
+	case status.Of(err) == "":
+		return "refused: " + err.Error()
+	}
+	return fmt.Sprintf("refused (%s): %v", status.Of(err), err)
+}
 
 // fakeCluster is a cluster of three servers: 2 leads, 3 votes, and 10 has no vote. A server that joins needs
 // some time to catch up.
@@ -117,103 +316,6 @@ func anHour(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-func TestJobsGoOnToTheirEnd(t *testing.T) {
-	type job = change.Job
-	short := int64(500)
-	for _, tc := range []struct {
-		job     job
-		prepare func(*fakeCluster)
-		told    string // a part of the steps
-		err     string // a part of the error; empty: there is none
-		got     string
-	}{
-		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.answers["h4:2888"] = 2 },
-			"waiting for server 4 to answer at h4:2888: connection refused", "", "add 4 h4:2888, promote 4"},
-		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.stumble = 2 },
-			"server 4 follows, 2500 entries, 244 KiB behind\nserver 4 follows, 0 entries, 0 bytes behind\nserver 4 " +
-				"votes\n", "", "add 4 h4:2888, promote 4"},
-		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.lost = 2 }, "server 4 votes", "",
-			"add 4 h4:2888, promote 4"},
-		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.notReady = 2 }, "server 4 votes", "",
-			"add 4 h4:2888, promote 4"},
-		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.at["h4:2888"] = "h5:2888" },
-			"server 4 reports the address h5:2888; the members", "", "add 4 h4:2888, promote 4"},
-		{job{Op: "add", ID: 4, Addr: "h4:2888", NoVote: true}, nil, "server 4 follows; it has no vote", "",
-			"add 4 h4:2888"},
-		{job{Op: "add", ID: 10, Addr: "h10:2888"}, nil, "server 10 votes", "", "promote 10"},
-		{job{Op: "add", ID: 4, Addr: "wrong:2888"}, nil, "",
-			"the server at wrong:2888 cannot become server 4: this is server 5", ""},
-		{job{Op: "add", ID: 4, Addr: "h3:2888"}, nil, "",
-			"server 3 is at h3:2888; two members cannot have one address", ""},
-		{job{Op: "add", ID: 3, Addr: "h3:2888"}, nil, "", "server 3 is a member already, at h3:2888", ""},
-		{job{Op: "add", ID: 3, Addr: "h3:2888", Again: true}, nil, "server 3 votes", "", ""},
-		{job{Op: "add", ID: 3, Addr: "h4:2888"}, nil, "",
-			"to move it to h4:2888: zlock member replace 3 h4:2888", ""},
-		{job{Op: "add", ID: 4, Addr: "h4:2888", Patience: short}, func(f *fakeCluster) {
-			f.answers["h4:2888"] = 1000
-		}, "",
-			"server 4 does not answer at h4:2888: connection refused; start it there", ""},
-		{job{Op: "promote", ID: 10}, nil, "server 10 votes", "", "promote 10"},
-		{job{Op: "promote", ID: 3}, nil, "", "", ""},
-		{job{Op: "promote", ID: 9}, nil, "", "server 9 is not a member", ""},
-		{job{Op: "promote", ID: 10, Patience: short},
-			func(f *fakeCluster) { f.members[10].Progress = status.Progress{Waits: "for its cluster"} },
-			"server 10 does not answer: for its cluster",
-			"there was no progress for 500ms: for its cluster. It stays a member without a vote", ""},
-		{job{Op: "replace", ID: 3}, nil, "until server 3 has caught up there are 1 voters instead of 2", "",
-			"remove 3, add 3 h3:2888, promote 3"},
-		{job{Op: "replace", ID: 3, Addr: "h4:2888"}, func(f *fakeCluster) { f.lost, f.answers["h4:2888"] = 3, 1 },
-			"server 3 votes", "",
-			"remove 3, add 3 h4:2888, promote 3"},
-		{job{Op: "replace", ID: 10}, nil, "server 10 follows; it has no vote", "", "remove 10, add 10 h10:2888"},
-		{job{Op: "replace", ID: 3}, func(f *fakeCluster) { f.known["h3:2888"] = true }, "",
-			"there is nothing to replace", ""},
-		{job{Op: "replace", ID: 10}, func(f *fakeCluster) { f.known["h10:2888"] = true }, "",
-			"has no vote. If it replaced a voter: zlock member promote 10", ""},
-		{job{Op: "replace", ID: 3, Addr: "h4:2888"}, func(f *fakeCluster) { f.known["h4:2888"] = true },
-			"has moved from h3:2888 to h4:2888 with its data", "", "move 3 h4:2888"},
-		{job{Op: "replace", ID: 3, Addr: "h2:2888"}, nil, "",
-			"server 2 is at h2:2888; two members cannot have one address", ""},
-		{job{Op: "replace", ID: 9}, nil, "", "server 9 is not a member; add it", ""},
-		{job{Op: "lead", ID: 3}, func(f *fakeCluster) { f.stumble = 1 },
-			"waiting: there is no leader at the moment\nserver 3 leads", "", "lead 3"},
-		{job{Op: "lead", ID: 2}, nil, "server 2 leads", "", ""},
-		{job{Op: "lead", ID: 9}, nil, "", "server 9 is not a member", ""},
-		{job{Op: "remove", ID: 3}, func(f *fakeCluster) { f.lost = 1 }, "", "", "remove 3"},
-		{job{Op: "remove", ID: 9}, nil, "", "server 9 is not a member", ""},
-		{job{Op: "remove", ID: 9, Again: true}, nil, "", "", ""},
-		{job{Op: "remove", ID: 3, Patience: short}, func(f *fakeCluster) { f.stumble = 1000 }, "",
-			"there is no leader", ""},
-		{job{Op: "rename", ID: 3}, nil, "", `unknown change "rename"`, ""},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFakeCluster()
-			if tc.prepare != nil {
-				tc.prepare(f)
-			}
-			var told strings.Builder
-			err := Run(anHour(t), f, tc.job, func(s change.Step) { fmt.Fprintln(&told, s.Text) })
-			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("%+v: %v", tc.job, err)
-			}
-			expect.Has(t, told.String(), tc.told, "%+v: told %s", tc.job, &told)
-			if got := strings.Join(f.got, ", "); got != tc.got {
-				t.Errorf("%+v: changed %s", tc.job, got)
-			}
-		})
-	}
-}
-
-// A job stops at its present step when its caller's context ends.
-func TestJobEndsWithItsCaller(t *testing.T) {
-	f := newFakeCluster()
-	f.answers["h4:2888"] = 1000
-	ctx, cancel := context.WithCancel(t.Context())
-	err := Run(ctx, f, change.Job{Op: "add", ID: 4, Addr: "h4:2888"}, func(change.Step) { cancel() })
-	expect.Equal(t, status.Of(err), status.Interrupted)
-	expect.That(t, len(f.got) <= 0, "%v, changed %v", err, f.got)
 }
 
 // A replacement that stops after any step continues with the job in Step.Rest. This job has what the list of
