@@ -157,14 +157,16 @@ func startTalker(t *testing.T, zlock string, args ...string) *talker {
 	return c
 }
 
-// await() reads the output of zlock and COMMAND until a line contains `text`.
-func (c *talker) await(t *testing.T, text string) {
+// await() reads the output of zlock and COMMAND until a line contains one of the texts, and returns which.
+func (c *talker) await(t *testing.T, texts ...string) int {
 	t.Helper()
 	for {
 		line, err := c.out.ReadString('\n')
-		must.OK(t, err, "instead of %q", text)
-		if strings.Contains(line, text) {
-			return
+		must.OK(t, err, "instead of %q", texts)
+		for i, text := range texts {
+			if strings.Contains(line, text) {
+				return i
+			}
 		}
 	}
 }
@@ -243,11 +245,16 @@ func TestCommandDiesWithItsGuard(t *testing.T) {
 // With --on-lost warn, COMMAND continues without its guard and keeps the lock.
 func TestCommandOutlivesItsGuardIfToldTo(t *testing.T) {
 	t.Parallel()
-	c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--on-lost", "warn", "/g", "--", "sh", "-c",
-		"echo up; read x")
-	c.await(t, "up")
-	syscall.Kill(guardOf(t, c.Process.Pid), syscall.SIGKILL)
-	c.await(t, "the guard process died; COMMAND continues")
+	// COMMAND can say "up" before zlock hears from the guard that COMMAND runs. A guard that dies in between has
+	// not started COMMAND for zlock, which then gives up: try again.
+	var c *talker
+	for early := true; early; {
+		c = startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--on-lost", "warn", "/g", "--", "sh", "-c",
+			"echo up; read x")
+		c.await(t, "up")
+		syscall.Kill(guardOf(t, c.Process.Pid), syscall.SIGKILL)
+		early = c.await(t, "the guard process died; COMMAND continues", "the guard did not start COMMAND") == 1
+	}
 	if l, err := c.client(t).Mutex("/g").TryLock(t.Context()); err == nil {
 		t.Errorf("the lock is free: %v", l)
 	}
