@@ -20,7 +20,8 @@ import (
 // However large a change is, each client gets all of its events if it reads them. The clients have one
 // address, and the server has its default limits. For all of them it keeps one copy of the events.
 func TestAllWhoReadHearOfALargeChange(t *testing.T) {
-	const shortest, longest, outbox = 50, 100, 64 << 10 // bytes that are charged for an event, and for an outbox
+	// Bytes that are charged for an event, and for the outbox of a watcher that lags behind.
+	const shortest, longest, outbox = 50, 100, 256 << 10
 	for _, x := range []struct {
 		watchers, nodes int
 		conns           int // limit of connections from the address; 0: the default

@@ -50,17 +50,27 @@ func nameOf(path string) string {
 // Observe records a number of bytes for a path. Only requests that succeed may call it: a client without
 // rights must not take places by naming paths.
 func (n *Namespaces) Observe(path string, bytes int64) {
-	if name := nameOf(path); name != "" && !n.known(name, bytes, time.Now) {
-		n.add(name, time.Now()).Observe(bytes)
+	if name := nameOf(path); name != "" {
+		n.ObserveNew(name, bytes)
 	}
 }
 
-// ObserveKnown records a number of bytes for a path before it is known whether the request succeeds. It
-// returns false, and records nothing, if the name may get a place of its own: then Observe must follow, once
-// the request has succeeded.
-func (n *Namespaces) ObserveKnown(path string, bytes int64) bool {
+// ObserveKnown records a number of bytes for a path before it is known whether the request succeeds. If the
+// path's name may get a place of its own, ObserveKnown records nothing, and returns a copy of that short
+// name. Then ObserveNew must follow, once the request has succeeded.
+func (n *Namespaces) ObserveKnown(path string, bytes int64) (fresh string) {
 	name := nameOf(path)
-	return name == "" || n.known(name, bytes, time.Now)
+	if name == "" || n.known(name, bytes, time.Now) {
+		return ""
+	}
+	return strings.Clone(name)
+}
+
+// ObserveNew records a number of bytes for a name that ObserveKnown has returned.
+func (n *Namespaces) ObserveNew(name string, bytes int64) {
+	if !n.known(name, bytes, time.Now) {
+		n.add(name, time.Now()).Observe(bytes)
+	}
 }
 
 // known() records a number of bytes for a name that has a place, or that cannot have one now.

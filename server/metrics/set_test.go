@@ -153,8 +153,8 @@ func TestNamespacesAreBounded(t *testing.T) {
 	}
 }
 
-// A name that has had no request for ten minutes gives its place to a new one. Names with requests keep theirs,
-// however many new names come.
+// A name that has had no request for ten minutes gives its place to a new one. Names with requests keep
+// theirs, however many new names come.
 func TestQuietNamespacesGiveTheirPlacesUp(t *testing.T) {
 	var n Namespaces
 	observe := func(path string, now time.Time) {
@@ -183,11 +183,13 @@ func TestQuietNamespacesGiveTheirPlacesUp(t *testing.T) {
 // The name of a request that may yet fail takes no place.
 func TestNamesOfFailedRequestsTakeNoPlace(t *testing.T) {
 	var n Namespaces
-	expect.That(t, !n.ObserveKnown("/x/y", 5), "an unknown name counts before its request has succeeded")
+	expect.Equal(t, n.ObserveKnown("/x/y", 5), "x", "a name to be counted later")
 	expect.Equal(t, len(n.Values(at)), 0, "names before a request has succeeded")
-	n.Observe("/x/y", 5)
-	expect.That(t, n.ObserveKnown("/x/z", 7), "a known name does not count")
-	expect.That(t, n.ObserveKnown("/", 7), "the root is expected to count later")
+	n.ObserveNew("x", 5)
+	expect.Equal(t, n.ObserveKnown("/x/z", 7), "", "a name to be counted later, of a known one")
+	expect.Equal(t, n.ObserveKnown("/", 7), "", "a name to be counted later, of the root")
+	long := n.ObserveKnown("/"+strings.Repeat("n", 1<<20), 7)
+	expect.Equal(t, long, otherNamespaces, "a name to be counted later, of a long one")
 	got := n.Values(at)
 	expect.Equal(t, got["x"].Count, 2, "count")
 	expect.Equal(t, len(got), 1, "names: %v", got)

@@ -37,13 +37,18 @@ func TestCommandsThatShowWhyLocksFail(t *testing.T) {
 	must.Equal(t, len(blocks), len(says), "number of blocks")
 	for i, says := range says {
 		err := follow(t, blocks[i][1], says)
-		for try := 1; err != nil && try < 4; try++ {
+		for try := 2; err != nil && try < 5; try++ {
 			t.Log(err)
-			err = follow(t, blocks[i][1], says)
+			err = follow(t, shortPauses.ReplaceAllStringFunc(blocks[i][1], func(pause string) string {
+				return fmt.Sprintf("sleep $((%s*%d))", strings.TrimPrefix(pause, "sleep "), 2*try)
+			}), says)
 		}
 		expect.OK(t, err, "block %d", i+1)
 	}
 }
+
+// shortPauses are the waits for programs that start. They become longer with each try.
+var shortPauses = regexp.MustCompile(`sleep [12]\b`)
 
 func matches(pattern string) func(out string) error {
 	return func(out string) error {
@@ -67,10 +72,12 @@ func follow(t *testing.T, block string, says func(out string) error) error {
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(cluster.Zlock(t))+":"+filepath.Dir(cluster.Build(t))+":"+
 		os.Getenv("PATH"), "NO_COLOR=1", "ZLOCKD_CLIENT_ADDR="+addr, "ZLOCKD_ADMIN_ADDR=off", "ZLOCK_SERVERS="+addr)
 	must.OK(t, cmd.Start())
-	timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	timer := time.AfterFunc(40*time.Second, func() { cmd.Process.Kill() })
 	err := cmd.Wait()
 	timer.Stop()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	must.Await(t, "all processes have ended", 30*time.Second, func() bool {
+		return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) == syscall.ESRCH
+	})
 	text := string(must.Get(os.ReadFile(out.Name()))(t))
 	if err == nil {
 		err = says(text)

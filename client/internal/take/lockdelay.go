@@ -105,7 +105,7 @@ type death struct {
 }
 
 // maxDeaths bounds the directories of which a client remembers a dead holder.
-const maxDeaths = 1000
+const maxDeaths = 10_000
 
 // seen() returns when the client first found the holder of a directory dead.
 func (d *deaths) seen(dir, holder string, now time.Time) time.Time {

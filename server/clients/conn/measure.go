@@ -57,7 +57,7 @@ func (c *Conn) applied(p outbox.Pending, out *state.Outcome) {
 	now := c.shared.batchTime(out)
 	c.count(p, out, now)
 	if p.First != nil && out.Code == jute.OK {
-		c.shared.Metrics.Writes.Observe(p.First.Path, p.First.Bytes)
+		c.shared.Metrics.Writes.ObserveNew(p.First.Name, p.First.Bytes)
 	}
 	c.followApplied(p, out, now)
 }

@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -130,8 +129,8 @@ func (c *Conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 		d := jute.NewDecoder(body)
 		path, _ := d.String()
 		// A name gets a place among the sizes only by a write that succeeds: see applied().
-		if size := int64(len(body)); !c.shared.Metrics.Writes.ObserveKnown(path, size) {
-			p.First = &outbox.FirstSize{Path: strings.Clone(path), Bytes: size}
+		if name := c.shared.Metrics.Writes.ObserveKnown(path, int64(len(body))); name != "" {
+			p.First = &outbox.FirstSize{Name: name, Bytes: int64(len(body))}
 		}
 	}
 	return c.propose(p, r)

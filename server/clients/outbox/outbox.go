@@ -59,7 +59,7 @@ type Pending struct {
 
 // FirstSize is the size of a write below a name that has no figures of its own yet.
 type FirstSize struct {
-	Path  string
+	Name  string // a short copy: nothing of the request is kept with it
 	Bytes int64
 }
 
@@ -237,16 +237,17 @@ func (r *requests) Front() Pending { return r.pend[r.pendHead] }
 
 // Pop removes the oldest pending request.
 func (r *requests) Pop() {
-	p := &r.pend[r.pendHead]
-	if p.Parked = nil; p.Long {
+	if r.pend[r.pendHead].Long {
 		r.long--
 	}
+	r.pend[r.pendHead] = Pending{} // the slot may be used late: keep nothing of the request alive
 	r.pendHead++
 	switch {
 	case r.pendHead == len(r.pend):
 		r.pend, r.pendHead = r.pend[:0], 0
 	case r.pendHead >= 64 && r.pendHead >= len(r.pend)/2:
 		n := copy(r.pend, r.pend[r.pendHead:])
+		clear(r.pend[n:])
 		r.pend, r.pendHead = r.pend[:n], 0
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/metrics"
+	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -344,9 +345,30 @@ func TestLongPendingRequestsAreCounted(t *testing.T) {
 			o.Pop()
 		}
 	}
-	for _, p := range o.pend[:10] {
-		expect.That(t, p.Parked == nil, "the frame of request %d is kept", p.Xid)
+	for i, p := range o.pend[:10] {
+		expect.That(t, p.Parked == nil, "the frame of request %d is kept", i)
 	}
+}
+
+// Nothing of an answered request stays in the queue, also when the queue moves what still waits to its
+// front.
+func TestNothingIsKeptOfAnsweredRequests(t *testing.T) {
+	var o Outbox
+	const all, left = 200, 20
+	for i := range all {
+		o.Push(Pending{Xid: int32(i), Parked: []byte("x"), First: &FirstSize{Name: "n"},
+			Followed: new(observe.Request)})
+	}
+	for range all - left {
+		o.Pop()
+	}
+	kept := 0
+	for _, p := range o.pend[:cap(o.pend)] {
+		if p.Parked != nil || p.First != nil || p.Followed != nil {
+			kept++
+		}
+	}
+	expect.Equal(t, kept, left, "requests that are kept")
 }
 
 // Kick writes a single reply itself. It leaves more outboxes to the flushers. If few outboxes have events,
