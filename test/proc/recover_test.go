@@ -46,7 +46,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	bin := cluster.Build(t)
 	out, err := exec.Command(bin, "recover", "--data-dir", survivor.Data()).CombinedOutput()
 	must.Fails(t, err)
-	must.Has(t, string(out), "loses at most", "standard output")
+	must.Has(t, string(out), "At most these writes are lost", "standard output")
 	must.Has(t, string(out), "give --yes", "standard output")
 	out, err = exec.Command(bin, "recover", "--data-dir", survivor.Data(), "--yes").CombinedOutput()
 	t.Log(output(t, string(out), err))
