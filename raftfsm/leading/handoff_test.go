@@ -210,7 +210,9 @@ func TestWaitsInVainEnd(t *testing.T) {
 		}
 		expect.Equal(t, pattern, "WW--------W----------------W------------")
 		h.rest, h.due = 0, true
-		time.AfterFunc(time.Millisecond, func() { h.t.o.State.Stream.Put(deletes, nil) })
+		time.AfterFunc(time.Millisecond, func() {
+			h.t.o.State.Stream.Put(&state.Request{Op: deletes.Op, Body: deletes.Body}, nil) // Put writes to its request
+		})
 		h.fill(queues)
 		h.due = true
 		_, waited := h.fill(queues)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,19 +69,18 @@ type script struct {
 type conn struct {
 	from   *Account
 	number uint64
-	why    ends.Reason // why the connection was closed
+	over   atomic.Bool
 	closed func(ends.Reason)
 }
 
 func (c *conn) Account() *Account { return c.from }
 func (c *conn) Number() uint64    { return c.number }
-func (c *conn) IsOpen() bool      { return c.why == ends.None }
+func (c *conn) IsOpen() bool      { return !c.over.Load() }
 func (c *conn) Alive()            {}
 func (c *conn) CountWatches()     {}
 
 func (c *conn) Close(why ends.Reason) {
-	if c.why == ends.None {
-		c.why = why
+	if !c.over.Swap(true) {
 		c.closed(why)
 	}
 }
@@ -123,11 +123,13 @@ func (s *script) block(commands string) string {
 			fmt.Fprintln(&out, said)
 		}
 		synctest.Wait()
+		s.memory.mu.Lock() // connections that still wait add to the list later
 		slices.Sort(s.told)
 		for _, x := range s.told {
 			fmt.Fprintln(&out, x)
 		}
 		s.told = nil
+		s.memory.mu.Unlock()
 	}
 	return out.String()
 }
