@@ -27,8 +27,10 @@ fi
 say "tests: $*"
 # go links a kept program again only if something in it has changed.
 kept=bin/_tests
+atonce=4
 case " $* " in
 *" -race "*) kept=$kept-race ;;
+*" -short "*) atonce=6 ;; # these tests wait more than they compute, so that more packages run at once
 esac
 mkdir -p "$kept" || exit 1
 
@@ -36,7 +38,7 @@ mkdir -p "$kept" || exit 1
 # does not see. Many at once, packages too, because most of them wait for a server.
 # Tests need no tables for a debugger, which take a third of the linker's time.
 # shellcheck disable=SC2086 # the packages are a list
-go run test/progress.go -vet=off -ldflags='-s -w' -o "$kept/" -count=1 -p 6 -parallel 8 -timeout 10m \
+go run test/progress.go -vet=off -ldflags='-s -w' -o "$kept/" -count=1 -p $atonce -parallel 8 -timeout 10m \
 	"$@" $packages ||
   { say "FAILED"; exit 1; }
 say "all tests passed"
