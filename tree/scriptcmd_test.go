@@ -16,9 +16,9 @@ import (
 	"github.com/zlockd/zlockd/tree/watches"
 )
 
-// script is the state of a script. Its changes have zxids from 1. Their time is 1000 times the zxid, unless
+// scene is the state of a script. Its changes have zxids from 1. Their time is 1000 times the zxid, unless
 // the command `time` sets another.
-type script struct {
+type scene struct {
 	*testing.T
 	tree *tree.Tree
 	zxid int64
@@ -26,8 +26,8 @@ type script struct {
 	out bytes.Buffer
 }
 
-func newScript(t *testing.T) *script {
-	return &script{T: t, tree: tree.New(), Change: tree.Change{Session: 1}}
+func newScene(t *testing.T) *scene {
+	return &scene{T: t, tree: tree.New(), Change: tree.Change{Session: 1}}
 }
 
 // args holds the key=value words of a command, and its other words by number.
@@ -114,7 +114,7 @@ func (a args) body(b []byte, op jute.OpCode) []byte {
 }
 
 // run() runs one command.
-func (s *script) run(list []string, more [][]string) {
+func (s *scene) run(list []string, more [][]string) {
 	a := parse(list)
 	p := a["1"]
 	switch list[0] {
@@ -187,7 +187,7 @@ func multiBody(ops [][]string) (b []byte) {
 }
 
 // change() makes the next change and prints its events.
-func (s *script) change(f func(*tree.Change)) {
+func (s *scene) change(f func(*tree.Change)) {
 	s.zxid++
 	c := s.Change
 	c.Zxid = s.zxid
@@ -220,7 +220,7 @@ func aclNote(acl []jute.ACL) string {
 	return " acl=" + strings.Join(list, ";")
 }
 
-func (s *script) apply(op jute.OpCode, body []byte) {
+func (s *scene) apply(op jute.OpCode, body []byte) {
 	s.change(func(c *tree.Change) {
 		out, code, changed := s.tree.Apply(c, op, body, nil)
 		s.print(op, out, code)
@@ -230,7 +230,7 @@ func (s *script) apply(op jute.OpCode, body []byte) {
 	})
 }
 
-func (s *script) read(name string, a args) {
+func (s *scene) read(name string, a args) {
 	p := a["1"]
 	var b []byte
 	var code jute.ErrCode
@@ -281,7 +281,7 @@ func (s *script) read(name string, a args) {
 	s.print(op, b, code)
 }
 
-func (s *script) catchUp(a args) {
+func (s *scene) catchUp(a args) {
 	r := &jute.SetWatches{
 		RelativeZxid: a.num("z", 0), Data: a.list("data"), Exist: a.list("exist"), Child: a.list("child"),
 		Persistent: a.list("persistent"), Recursive: a.list("recursive"),
@@ -294,7 +294,7 @@ func (s *script) catchUp(a args) {
 }
 
 // reload() replaces the tree by what its snapshot holds.
-func (s *script) reload() {
+func (s *scene) reload() {
 	snap, load := s.tree.StartSnapshot(), tree.NewLoader()
 	for done := false; !done; {
 		var b []byte
@@ -307,7 +307,7 @@ func (s *script) reload() {
 }
 
 // print() prints a reply.
-func (s *script) print(op jute.OpCode, b []byte, code jute.ErrCode) {
+func (s *scene) print(op jute.OpCode, b []byte, code jute.ErrCode) {
 	if code != jute.OK {
 		fmt.Fprintln(&s.out, code)
 		must.That(s, len(b) <= 0, "%v with %v: %q", op, code, b)
@@ -329,7 +329,7 @@ func (s *script) print(op jute.OpCode, b []byte, code jute.ErrCode) {
 		"%v: malformed reply %q: want len(d.Rest()) <= 0", op, b)
 }
 
-func (s *script) record(d *jute.Decoder, op jute.OpCode) {
+func (s *scene) record(d *jute.Decoder, op jute.OpCode) {
 	data := func() string {
 		if b := d.Buffer(); b != nil {
 			return fmt.Sprintf(" %q", b)

@@ -1,12 +1,8 @@
 package turns
 
 import (
-	"bytes"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,9 +10,8 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/script"
 )
-
-var update = flag.Bool("update", false, "write what the scripts print into testdata")
 
 // TestScripts runs testdata/*.txt. A script consists of blocks. A block has commands, a line ----, the text
 // that the commands print, and an empty line. Lines with # are comments. All blocks of a script are about one
@@ -36,27 +31,10 @@ var update = flag.Bool("update", false, "write what the scripts print into testd
 // A block prints what the contenders do, and then the lock: for each contender what the lock view shows,
 // what its client watches, and why it is refused.
 func TestScripts(t *testing.T) {
-	files := must.Get(filepath.Glob("testdata/*.txt"))(t)
-	must.That(t, len(files) > 0, "no scripts")
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text := must.Get(os.ReadFile(file))(t)
-			s := &script{t: t, who: map[byte]*actor{}}
-			var out bytes.Buffer
-			for block := range strings.SplitSeq(strings.TrimRight(string(text), "\n"), "\n\n") {
-				commands, want, _ := strings.Cut(block+"\n", "\n----\n")
-				commands = strings.TrimRight(commands, "\n")
-				got := s.block(commands)
-				if got != want && !*update {
-					t.Errorf("%s:\n%s\nprints\n%s\nwant\n%s", file, commands, got, want)
-				}
-				fmt.Fprintf(&out, "%s\n----\n%s\n", commands, got)
-			}
-			if *update {
-				must.OK(t, os.WriteFile(file, append(bytes.TrimRight(out.Bytes(), "\n"), '\n'), 0o644))
-			}
-		})
-	}
+	script.Each(t, "testdata/*.txt", func(t *testing.T, file string) {
+		s := &scene{t: t, who: map[byte]*actor{}}
+		script.Play(t, file, s.block)
+	})
 }
 
 // roles are the kinds of contenders of a numbered queue, each with the beginning of its node's name.
@@ -87,7 +65,7 @@ type actor struct {
 	overdue bool
 }
 
-type script struct {
+type scene struct {
 	t      *testing.T
 	who    map[byte]*actor
 	next   int32
@@ -98,7 +76,7 @@ type script struct {
 	out    strings.Builder
 }
 
-func (s *script) block(commands string) string {
+func (s *scene) block(commands string) string {
 	s.out.Reset()
 	for line := range strings.SplitSeq(commands, "\n") {
 		if words := strings.Fields(line); len(words) > 1 && line[0] != '#' {
@@ -109,7 +87,7 @@ func (s *script) block(commands string) string {
 	return s.out.String()
 }
 
-func (s *script) run(words []string) {
+func (s *scene) run(words []string) {
 	switch words[0] {
 	case "policy":
 		s.policy = must.Get(recipe.ParsePolicy(words[1]))(s.t)
@@ -154,7 +132,7 @@ func (s *script) run(words []string) {
 }
 
 // number() makes a node with the next number.
-func (s *script) number(a *actor, head string) {
+func (s *scene) number(a *actor, head string) {
 	theirs := fmt.Sprintf("%08d-4fbd-4f4b-8d0f-4e5a7a0c1d01", a.letter)
 	head = strings.NewReplacer(recipe.ID{}.UUID(), a.id.UUID(), recipe.ID{}.Hex(), a.id.Hex(), "THEIRS", theirs,
 		"HEXES", strings.ReplaceAll(theirs, "-", "")).Replace(head)
@@ -162,17 +140,17 @@ func (s *script) number(a *actor, head string) {
 	s.next++
 }
 
-func (s *script) add(a *actor, name string) {
+func (s *scene) add(a *actor, name string) {
 	s.zxid++
 	a.nodes = append(a.nodes, recipe.Node{Name: name, Session: int64(a.letter), Czxid: s.zxid, Ctime: s.zxid})
 }
 
 // tell() prints what a contender does.
-func (s *script) tell(a *actor, format string, args ...any) {
+func (s *scene) tell(a *actor, format string, args ...any) {
 	fmt.Fprintf(&s.out, "%c %s\n", a.letter, fmt.Sprintf(format, args...))
 }
 
-func (s *script) enqueue(a *actor) {
+func (s *scene) enqueue(a *actor) {
 	n := recipe.PolicyNode{ID: a.id, Kind: recipe.QueueWrite, Seq: s.next}
 	if a.reads {
 		n.Kind = recipe.QueueRead
@@ -182,14 +160,14 @@ func (s *script) enqueue(a *actor) {
 }
 
 // all() returns the nodes of all contenders.
-func (s *script) all() (nodes []recipe.Node) {
+func (s *scene) all() (nodes []recipe.Node) {
 	for _, letter := range slices.Sorted(maps.Keys(s.who)) {
 		nodes = append(nodes, s.who[letter].nodes...)
 	}
 	return nodes
 }
 
-func (s *script) names() (names []string) {
+func (s *scene) names() (names []string) {
 	for _, n := range s.all() {
 		names = append(names, n.Name)
 	}
@@ -197,7 +175,7 @@ func (s *script) names() (names []string) {
 }
 
 // owner() returns the letter of a node's contender.
-func (s *script) owner(node string) string {
+func (s *scene) owner(node string) string {
 	for letter, a := range s.who {
 		if slices.ContainsFunc(a.nodes, func(n recipe.Node) bool { return n.Name == recipe.Base(node) }) {
 			return string(letter)
@@ -207,7 +185,7 @@ func (s *script) owner(node string) string {
 }
 
 // step() returns the decision of a contender under the policy.
-func (s *script) step(a *actor) Step {
+func (s *scene) step(a *actor) Step {
 	v := PolicyView{Policy: s.policy, Door: s.rec.Mark(), Overdue: a.overdue}
 	v.Nodes = must.Get(recipe.ParsePolicyNodes(s.names()))(s.t)
 	switch {
@@ -220,7 +198,7 @@ func (s *script) step(a *actor) Step {
 }
 
 // decide() lets a contender act on fresh lists until it holds or waits.
-func (s *script) decide(a *actor) {
+func (s *scene) decide(a *actor) {
 	for range 5 {
 		switch step := s.step(a); step.Do {
 		case Enqueue:
@@ -262,12 +240,12 @@ func (s *script) decide(a *actor) {
 	s.t.Fatalf("%c never waits", a.letter)
 }
 
-func (s *script) mark(d recipe.Door) {
+func (s *scene) mark(d recipe.Door) {
 	rec := s.rec.WithDoor(d)
 	s.rec = &rec
 }
 
-func (s *script) grant(a *actor) {
+func (s *scene) grant(a *actor) {
 	txn := WriteGrant(a.id)
 	switch {
 	case a.rises:
@@ -283,7 +261,7 @@ func (s *script) grant(a *actor) {
 }
 
 // downgrade() replaces the node of a writer by a read node.
-func (s *script) downgrade(a *actor) {
+func (s *scene) downgrade(a *actor) {
 	old := a.nodes[0].Name
 	a.nodes = nil
 	if s.rec != nil {
@@ -296,7 +274,7 @@ func (s *script) downgrade(a *actor) {
 }
 
 // take() lets the head of a semaphore's queue take permits.
-func (s *script) take(a *actor, n int) {
+func (s *scene) take(a *actor, n int) {
 	if len(a.nodes) == 0 {
 		s.number(a, roles["lock"])
 	}
@@ -335,7 +313,7 @@ func namesOf(nodes []recipe.Node) (names []string) {
 }
 
 // sides() returns the nodes of a semaphore's queue, and the nodes of its permits.
-func (s *script) sides() (places, permits []recipe.Node) {
+func (s *scene) sides() (places, permits []recipe.Node) {
 	for _, n := range s.all() {
 		if c, _, _ := recipe.ParseName(n.Name); c.Kind == recipe.RoleLease {
 			permits = append(permits, n)
@@ -347,7 +325,7 @@ func (s *script) sides() (places, permits []recipe.Node) {
 }
 
 // show() prints the lock.
-func (s *script) show() {
+func (s *scene) show() {
 	d := &Dir{Path: "/l", Nodes: s.all()}
 	dirs := []*Dir{d}
 	if s.rec != nil {
@@ -396,7 +374,7 @@ func (s *script) show() {
 }
 
 // places() adds the places that the contenders of package client find in a numbered queue.
-func (s *script) places(lines map[string]bool) {
+func (s *scene) places(lines map[string]bool) {
 	for letter, a := range s.who {
 		for _, n := range a.nodes {
 			c, l, _ := recipe.ParseName(n.Name)
@@ -420,7 +398,7 @@ func (s *script) places(lines map[string]bool) {
 	}
 }
 
-func (s *script) owners(nodes []string) string {
+func (s *scene) owners(nodes []string) string {
 	if len(nodes) == 0 {
 		return "nobody"
 	}

@@ -1,12 +1,8 @@
 package budget
 
 import (
-	"bytes"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,42 +13,25 @@ import (
 
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/script"
 )
-
-var update = flag.Bool("update", false, "write what the scripts print into testdata")
 
 // TestAccounts runs testdata/*.txt. A block of a script has commands, a line ----, the output of the commands,
 // and an empty line. A line with # is a comment. The addresses a, b, ... have connections a1, a2, ...
 // The output also tells what became of the connections that wait, and when. Time passes only by the command
 // `sleep`.
 func TestAccounts(t *testing.T) {
-	files := must.Get(filepath.Glob("testdata/*.txt"))(t)
-	must.That(t, len(files) > 0, "no scripts")
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text := must.Get(os.ReadFile(file))(t)
-			synctest.Test(t, func(t *testing.T) {
-				s := &script{t: t, stop: func() {}}
-				var out bytes.Buffer
-				for block := range strings.SplitSeq(strings.TrimRight(string(text), "\n"), "\n\n") {
-					commands, want, _ := strings.Cut(block+"\n", "\n----\n")
-					got := s.block(commands)
-					if got != want && !*update {
-						t.Errorf("%s\nprints\n%s\nwant\n%s", commands, got, want)
-					}
-					fmt.Fprintf(&out, "%s\n----\n%s\n", strings.TrimRight(commands, "\n"), got)
-				}
-				s.stop()
-				if *update {
-					must.OK(t, os.WriteFile(file, append(bytes.TrimRight(out.Bytes(), "\n"), '\n'), 0o600))
-				}
-			})
+	script.Each(t, "testdata/*.txt", func(t *testing.T, file string) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scene{t: t, stop: func() {}}
+			script.Play(t, file, s.block)
+			s.stop()
 		})
-	}
+	})
 }
 
-// script is a server with the accounts and connections of a script.
-type script struct {
+// scene is a server with the accounts and connections of a script.
+type scene struct {
 	t        *testing.T
 	start    time.Time
 	shares   *Shares
@@ -85,10 +64,10 @@ func (c *conn) Close(why ends.Reason) {
 	}
 }
 
-func (s *script) now() time.Duration { return time.Since(s.start) }
+func (s *scene) now() time.Duration { return time.Since(s.start) }
 
 // account returns the account of an address, or of the address of a connection.
-func (s *script) account(name string) *Account {
+func (s *scene) account(name string) *Account {
 	name = strings.TrimRight(name, "0123456789")
 	if s.accounts[name] == nil {
 		s.accounts[name] = &Account{}
@@ -97,7 +76,7 @@ func (s *script) account(name string) *Account {
 }
 
 // conn returns the connection of this name. Connections have numbers in the order of their first commands.
-func (s *script) conn(name string) *conn {
+func (s *scene) conn(name string) *conn {
 	if s.conns[name] == nil {
 		c := &conn{from: s.account(name), number: uint64(len(s.conns))}
 		c.closed = func(why ends.Reason) {
@@ -112,7 +91,7 @@ func (s *script) conn(name string) *conn {
 }
 
 // block runs the commands of a block and returns what they print.
-func (s *script) block(commands string) string {
+func (s *scene) block(commands string) string {
 	var out strings.Builder
 	for line := range strings.Lines(commands) {
 		line = strings.TrimSpace(line)
@@ -135,7 +114,7 @@ func (s *script) block(commands string) string {
 }
 
 // run runs one command.
-func (s *script) run(words []string) string {
+func (s *scene) run(words []string) string {
 	arg := func(i int) string {
 		must.That(s.t, i < len(words), "%v: an argument is missing", words)
 		return words[i]
@@ -147,7 +126,7 @@ func (s *script) run(words []string) string {
 		s.stop()
 		synctest.Wait()
 		done := make(chan struct{})
-		*s = script{t: s.t, start: time.Now(), accounts: map[string]*Account{}, conns: map[string]*conn{},
+		*s = scene{t: s.t, start: time.Now(), accounts: map[string]*Account{}, conns: map[string]*conn{},
 			loans: map[string]*Loan{}, portions: map[string]*Portion{}, stop: func() { close(done) }}
 		s.shares = &Shares{Bytes: number(2)}
 		s.shares.SetConns(number(3))
@@ -231,7 +210,7 @@ func (s *script) run(words []string) string {
 var parts = map[string]Part{"in": Input, "out": Output}
 
 // owes describes what an address owes.
-func (s *script) owes(name string) string {
+func (s *scene) owes(name string) string {
 	a := s.account(name)
 	text := fmt.Sprintf("owes %d", a.Owed())
 	if s.shares.Indebted(a) {
@@ -241,7 +220,7 @@ func (s *script) owes(name string) string {
 }
 
 // used describes the memory in use.
-func (s *script) used() string {
+func (s *scene) used() string {
 	text := fmt.Sprintf("used %d", s.memory.Used())
 	for _, name := range slices.Sorted(maps.Keys(s.accounts)) {
 		if n := s.accounts[name].Buffers(); n != 0 {
