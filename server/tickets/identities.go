@@ -157,9 +157,8 @@ func (s *Server) identify(r *http.Request, host string, tokens *Tokens) (Identit
 			i, known = tokens.by[sha256.Sum256([]byte(strings.TrimSpace(token)))]
 		}
 		if !known {
-			if s.o.Audit != nil { // before failed(), because the caller can end the delay
-				s.o.Audit("login", ids, host, "", resultFailed)
-			}
+			// before failed(), because the caller can end the delay
+			s.audit("login", &Request{Identity: Identity{IDs: ids}, Addr: host}, resultFailed)
 			s.failed(r.Context(), host)
 			return i, fail(http.StatusUnauthorized, "unauthorized", "no identity has this token")
 		}
